@@ -1,0 +1,7 @@
+import { defineConfig } from 'vite';
+
+// The page. The Node side (relay, command) is built by vite.node.config.ts.
+export default defineConfig({
+  build: { outDir: 'dist/page', target: 'es2023', emptyOutDir: true },
+  worker: { format: 'es' },
+});
