@@ -1,0 +1,67 @@
+import type { EngineLoad } from '../engine/engine.ts';
+
+/** What the page tells its Web Worker. */
+export type PageMessage =
+  | { readonly type: 'join'; readonly join: JoinRequest }
+  | { readonly type: 'leave' }
+  /** The page has said Detach and came back (bfcache): the old session is gone. */
+  | { readonly type: 'restart' }
+  | { readonly type: 'hidden'; readonly hidden: boolean };
+
+export interface JoinRequest {
+  /** Base URL of the relay's web port, without a slash at its end. */
+  readonly relayUrl: string;
+  readonly nodeId: string;
+  readonly build: { readonly packageVersion: string; readonly pageHash: string };
+}
+
+/** What the Web Worker tells its page. */
+export type NodeMessage =
+  | { readonly type: 'state'; readonly state: NodeState; readonly detail: string }
+  | { readonly type: 'progress'; readonly loadedBytes: number; readonly totalBytes: number }
+  | { readonly type: 'facts'; readonly facts: NodeFacts }
+  /** The session that a closing page must say Detach for; undefined: none. */
+  | { readonly type: 'session'; readonly session: DetachKey | undefined; readonly rank: number | undefined }
+  | { readonly type: 'counters'; readonly counters: NodeCounters }
+  /** The page must reload itself: the relay serves another build or another model. */
+  | { readonly type: 'reload'; readonly reason: string };
+
+export type NodeState =
+  | 'idle'
+  | 'loading'
+  | 'attaching'
+  | 'serving'
+  | 'reconnecting'
+  | 'leaving'
+  | 'left'
+  | 'error';
+
+/** JSON of DetachRequest, without its reason: 64-bit numbers are strings there. */
+export interface DetachKey {
+  readonly sessionToken: string;
+  readonly relayEpoch: string;
+  readonly sessionEpoch: string;
+}
+
+export interface NodeFacts {
+  readonly model: string;
+  readonly adapter: AdapterFacts;
+  /** Names of the WebGPU features in use. */
+  readonly features: readonly string[];
+  readonly contextLength: number;
+  readonly poolTokens: number;
+}
+
+export interface AdapterFacts {
+  readonly vendor: string;
+  readonly architecture: string;
+  readonly description: string;
+  /** A software adapter, such as SwiftShader: it works, slowly. */
+  readonly fallback: boolean;
+}
+
+/** Counted values, told once a second. */
+export interface NodeCounters extends EngineLoad {
+  /** Live GPU buffers. */
+  readonly gpuBuffers: number;
+}

@@ -1,0 +1,66 @@
+/** Events one Report carries at most: a message stays far under the relay's limit. */
+const BATCH_EVENTS = 256;
+
+export interface ReportBatch<Event> {
+  /** 0 is a heartbeat: no events, nothing to acknowledge. */
+  readonly seq: bigint;
+  readonly events: readonly Event[];
+}
+
+/**
+ * Events on their way to the relay. A batch keeps its seq and its events until it is acknowledged, so that a Report
+ * whose answer was lost is sent again as it was and the relay can drop what it has seen.
+ */
+export class ReportQueue<Event> {
+  #waiting: Event[] = [];
+  #sent: ReportBatch<Event> | undefined;
+  #lastSeq = 0n;
+  #wake: (() => void) | undefined;
+
+  get empty(): boolean {
+    return this.#waiting.length === 0 && this.#sent === undefined;
+  }
+
+  push(events: readonly Event[]): void {
+    if (events.length === 0) return;
+    this.#waiting.push(...events);
+    this.#wake?.();
+  }
+
+  /** The batch to send now: the unacknowledged one, else the next, else a heartbeat. */
+  next(): ReportBatch<Event> {
+    if (this.#sent === undefined && this.#waiting.length > 0) {
+      this.#lastSeq++;
+      this.#sent = { seq: this.#lastSeq, events: this.#waiting.splice(0, BATCH_EVENTS) };
+    }
+    return this.#sent ?? { seq: 0n, events: [] };
+  }
+
+  /** The relay has taken in all reports up to `seq`. */
+  acknowledge(seq: bigint): void {
+    if (this.#sent !== undefined && this.#sent.seq <= seq) this.#sent = undefined;
+  }
+
+  /** A new session: what was not acknowledged is of no use to it. */
+  reset(): void {
+    this.#waiting = [];
+    this.#sent = undefined;
+    this.#lastSeq = 0n;
+  }
+
+  /** Resolves when there is something to send, after `ms` at the latest, or when `signal` aborts. */
+  wait(ms: number, signal: AbortSignal): Promise<void> {
+    if (!this.empty || signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', done);
+        this.#wake = undefined;
+        resolve();
+      };
+      const timer = setTimeout(done, ms);
+      signal.addEventListener('abort', done);
+      this.#wake = done;
+    });
+  }
+}

@@ -1,0 +1,108 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import {
+  Finished_Reason,
+  type Generate,
+  type NodeEventSchema,
+  type NodeLoadSchema,
+} from '../contract/gen/node_relay_pb.ts';
+import type { EngineLoad } from '../engine/engine.ts';
+import type { EngineEvent, FailureCode, FinishReason } from '../engine/event.ts';
+import type { EngineRequest } from '../engine/request.ts';
+
+/** The engine's form of a `generate` command. */
+export function engineRequest(generate: Generate): EngineRequest {
+  const sampling = generate.sampling;
+  return {
+    jobId: generate.jobId,
+    inputIds: generate.inputIds,
+    samples: generate.samples,
+    sampling: {
+      temperature: sampling?.temperature ?? 0,
+      topK: sampling?.topK ?? 0,
+      topP: sampling?.topP ?? 1,
+      minP: sampling?.minP ?? 0,
+      seed: sampling?.seed ?? 0n,
+    },
+    maxNewTokens: sampling?.maxNewTokens ?? 0,
+    stopTokenIds: sampling?.stopTokenIds ?? [],
+    stopStrings: sampling?.stopStrings ?? [],
+    skipSpecialTokens: sampling?.skipSpecialTokens ?? false,
+    outputLogprobs: generate.outputLogprobs,
+    topLogprobs: generate.topLogprobs,
+  };
+}
+
+const REASONS: Readonly<Record<FinishReason, Finished_Reason>> = {
+  stop: Finished_Reason.STOP,
+  length: Finished_Reason.LENGTH,
+  abort: Finished_Reason.ABORT,
+};
+
+/** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
+const CODES: Readonly<Record<FailureCode, number>> = {
+  invalid_argument: 3,
+  resource_exhausted: 8,
+  internal: 13,
+  unavailable: 14,
+};
+
+type NodeEventInit = MessageInitShape<typeof NodeEventSchema>;
+
+/** The wire's form of an engine event. */
+export function nodeEvent(event: EngineEvent): NodeEventInit {
+  const { jobId, index } = event;
+  switch (event.type) {
+    case 'tokens':
+      return {
+        jobId,
+        index,
+        event: {
+          case: 'tokens',
+          value: {
+            offset: event.offset,
+            tokenIds: [...event.ids],
+            cachedTokens: event.cachedTokens,
+            logprobs: [...event.logprobs],
+            topLogprobs: event.topLogprobs.map((top) => ({ tokenIds: [...top.ids], logprobs: [...top.logprobs] })),
+          },
+        },
+      };
+    case 'finished':
+      return {
+        jobId,
+        index,
+        event: {
+          case: 'finished',
+          value: {
+            reason: REASONS[event.reason],
+            completionTokens: event.completionTokens,
+            cachedTokens: event.cachedTokens,
+            matched:
+              typeof event.matched === 'number'
+                ? { case: 'matchedTokenId', value: event.matched }
+                : typeof event.matched === 'string'
+                  ? { case: 'matchedStopString', value: event.matched }
+                  : { case: undefined },
+          },
+        },
+      };
+    case 'failed':
+      return { jobId, index, event: { case: 'failed', value: { code: CODES[event.code], message: event.message } } };
+  }
+}
+
+/** The wire's form of an engine's load. */
+export function nodeLoad(load: EngineLoad, hidden: boolean): MessageInitShape<typeof NodeLoadSchema> {
+  return {
+    running: load.running,
+    waiting: load.waiting,
+    usedTokens: load.usedTokens,
+    maxTokens: load.maxTokens,
+    genThroughput: load.genThroughput,
+    maxRunning: load.maxRunning,
+    weightBytes: BigInt(load.weightBytes),
+    kvBytes: BigInt(load.kvBytes),
+    gpuBytes: BigInt(load.gpuBytes),
+    hidden,
+  };
+}
