@@ -33,7 +33,10 @@ export class Scheduler {
 
   constructor(runner: RunnerLimits, limits: SchedulerLimits) {
     this.#runner = runner;
-    this.limits = { ...limits, maxRunning: Math.min(limits.maxRunning, runner.maxSequences, runner.maxLogitsRows, runner.maxRows) };
+    this.limits = {
+      ...limits,
+      maxRunning: Math.min(limits.maxRunning, runner.maxSequences, runner.maxLogitsRows, runner.maxRows),
+    };
     this.pool = new BlockPool(runner.blocks);
     this.#freeSlots = Array.from({ length: this.limits.maxRunning }, (_, i) => this.limits.maxRunning - 1 - i);
   }

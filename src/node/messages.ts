@@ -26,15 +26,7 @@ export type NodeMessage =
   /** The page must reload itself: the relay serves another build or another model. */
   | { readonly type: 'reload'; readonly reason: string };
 
-export type NodeState =
-  | 'idle'
-  | 'loading'
-  | 'attaching'
-  | 'serving'
-  | 'reconnecting'
-  | 'leaving'
-  | 'left'
-  | 'error';
+export type NodeState = 'idle' | 'loading' | 'attaching' | 'serving' | 'reconnecting' | 'leaving' | 'left' | 'error';
 
 /** JSON of DetachRequest, without its reason: 64-bit numbers are strings there. */
 export interface DetachKey {

@@ -39,7 +39,8 @@ export async function fetchModelFiles(
   for (const file of manifest.files) {
     const url = `${relayUrl}/model/files/${file.name}`;
     const bytes = await fetchFile(url, file, (count) => onProgress(loaded + count, total));
-    if ((await sha256Hex(bytes)) !== file.sha256) throw new CheckpointError(`${url}: the SHA-256 is not the manifest's`);
+    if ((await sha256Hex(bytes)) !== file.sha256)
+      throw new CheckpointError(`${url}: the SHA-256 is not the manifest's`);
     contents.set(file.name, bytes);
     loaded += file.size;
   }
@@ -67,7 +68,8 @@ async function fetchFile(url: string, file: ManifestFile, onBytes: (count: numbe
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
       clearTimeout(stalled);
       stalled = setTimeout(() => abort.abort(), STALL_MS);
-      if (at + part.value.length > file.size) throw new CheckpointError(`${url}: more than its ${file.size} bytes came`);
+      if (at + part.value.length > file.size)
+        throw new CheckpointError(`${url}: more than its ${file.size} bytes came`);
       bytes.set(part.value, at);
       at += part.value.length;
       onBytes(at);

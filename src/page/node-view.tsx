@@ -1,0 +1,125 @@
+import { counters, detail, facts, join, joined, leave, progress, rank, state } from './node.ts';
+import { webgpuHelp } from './webgpu-help.ts';
+
+const STATE_WORDS = {
+  idle: 'This page is not serving.',
+  loading: 'Loading the model…',
+  attaching: 'Looking for the relay…',
+  serving: 'Serving.',
+  reconnecting: 'The relay does not answer. Trying again…',
+  leaving: 'Handing work back…',
+  left: 'Left. Thank you for your GPU.',
+  error: 'This page cannot serve.',
+} as const;
+
+/** This page's own node: join and leave, its state in words, its counters. */
+export function NodeView() {
+  const help = webgpuHelp();
+  return (
+    <section aria-labelledby="node-title">
+      <h1 id="node-title">shoal</h1>
+      <p class="lead">Lend this browser's GPU to serve a language model.</p>
+      {help ? (
+        <p role="alert" class="problem">
+          {help}
+        </p>
+      ) : (
+        <JoinButton />
+      )}
+      <p role="status" class={`state state-${state.value}`}>
+        {STATE_WORDS[state.value]}
+      </p>
+      {detail.value && (
+        <p role="alert" class="problem">
+          {detail.value}
+        </p>
+      )}
+      {state.value === 'loading' && <Progress />}
+      <Facts />
+      <Counters />
+    </section>
+  );
+}
+
+function JoinButton() {
+  return joined.value ? (
+    <button type="button" onClick={leave} disabled={state.value === 'leaving'}>
+      Leave
+    </button>
+  ) : (
+    <button type="button" class="primary" onClick={() => void join()}>
+      Join
+    </button>
+  );
+}
+
+function Progress() {
+  if (!progress.value) return null;
+  const { loadedBytes, totalBytes } = progress.value;
+  return (
+    <p>
+      <progress value={loadedBytes} max={totalBytes} aria-label="Model download" /> {megabytes(loadedBytes)} of{' '}
+      {megabytes(totalBytes)}
+    </p>
+  );
+}
+
+function Facts() {
+  if (!facts.value) return null;
+  const { model, adapter, features, contextLength, poolTokens } = facts.value;
+  const name = adapter.description || [adapter.vendor, adapter.architecture].filter(Boolean).join(' ') || 'unnamed';
+  return (
+    <dl>
+      <dt>Model</dt>
+      <dd>{model}</dd>
+      <dt>Adapter</dt>
+      <dd>
+        {name}
+        {adapter.fallback && ' (a software adapter: it works, but slowly)'}
+      </dd>
+      <dt>Context</dt>
+      <dd>
+        {contextLength} tokens a sequence, {poolTokens} in all
+      </dd>
+      {features.length > 0 && (
+        <>
+          <dt>Features</dt>
+          <dd>{features.join(', ')}</dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+function Counters() {
+  if (!counters.value) return null;
+  const { genThroughput, tokensMade, running, waiting, usedTokens, maxTokens, gpuBytes } = counters.value;
+  return (
+    <dl>
+      {rank.value !== undefined && (
+        <>
+          <dt>Rank</dt>
+          <dd>{rank.value}</dd>
+        </>
+      )}
+      <dt>Speed</dt>
+      <dd data-counter="speed">{genThroughput.toFixed(1)} tokens/s</dd>
+      <dt>Tokens made</dt>
+      <dd data-counter="tokens">{tokensMade}</dd>
+      <dt>Sequences</dt>
+      <dd>
+        {running} running, {waiting} waiting
+      </dd>
+      <dt>KV cache</dt>
+      <dd>
+        {usedTokens} of {maxTokens} tokens
+      </dd>
+      <dt>GPU memory</dt>
+      <dd>{megabytes(gpuBytes)}</dd>
+    </dl>
+  );
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}

@@ -1,0 +1,88 @@
+import { computed, signal } from '@preact/signals';
+import type { DetachKey, NodeCounters, NodeFacts, NodeMessage, NodeState, PageMessage } from '../node/messages.ts';
+import NodeWorker from '../node/worker.ts?worker';
+import { readBuild } from './build.ts';
+import { detachOnClose } from './closing.ts';
+import { claimNodeId } from './node-id.ts';
+import { reloadPage } from './reload.ts';
+
+/** This page's node, as its Web Worker tells of it. */
+export const state = signal<NodeState>('idle');
+export const detail = signal('');
+export const facts = signal<NodeFacts | undefined>(undefined);
+export const progress = signal<{ readonly loadedBytes: number; readonly totalBytes: number } | undefined>(undefined);
+export const counters = signal<NodeCounters | undefined>(undefined);
+export const rank = signal<number | undefined>(undefined);
+export const joined = computed(() => !['idle', 'left', 'error'].includes(state.value));
+
+let worker: Worker | undefined;
+let session: DetachKey | undefined;
+
+/** Loads the model and serves until `leave`. */
+export async function join(): Promise<void> {
+  if (joined.value) return;
+  setState('loading', '');
+  worker?.terminate();
+  worker = new NodeWorker();
+  worker.onmessage = (event: MessageEvent<NodeMessage>) => take(event.data);
+  worker.onerror = (event) => setState('error', event.message || 'the Web Worker could not start');
+  tell({ type: 'hidden', hidden: document.hidden });
+  tell({ type: 'join', join: { relayUrl: location.origin, nodeId: await claimNodeId(), build: readBuild() } });
+}
+
+/** Hands running work back and stops. */
+export function leave(): void {
+  tell({ type: 'leave' });
+}
+
+document.addEventListener('visibilitychange', () => tell({ type: 'hidden', hidden: document.hidden }));
+detachOnClose(
+  () => session,
+  () => tell({ type: 'restart' }),
+);
+
+function tell(message: PageMessage): void {
+  worker?.postMessage(message);
+}
+
+function take(message: NodeMessage): void {
+  switch (message.type) {
+    case 'state':
+      setState(message.state, message.detail);
+      break;
+    case 'progress':
+      progress.value = message;
+      break;
+    case 'facts':
+      facts.value = message.facts;
+      break;
+    case 'session':
+      session = message.session;
+      rank.value = message.rank;
+      break;
+    case 'counters':
+      counters.value = message.counters;
+      break;
+    case 'reload':
+      if (!reloadPage()) setState('error', `${message.reason}, and reloading the page did not help`);
+      break;
+  }
+}
+
+function setState(next: NodeState, why: string): void {
+  state.value = next;
+  detail.value = why;
+  const { dataset } = document.documentElement;
+  dataset.state = next;
+  if (next === 'error') dataset.error = why;
+  else delete dataset.error;
+  if (next === 'left' || next === 'error') {
+    // A Web Worker that has left holds no model any more; ending it frees the rest.
+    worker?.terminate();
+    worker = undefined;
+    session = undefined;
+    counters.value = undefined;
+    progress.value = undefined;
+    rank.value = undefined;
+  }
+}

@@ -1,0 +1,17 @@
+const KEY = 'shoal.reloads';
+const MOST = 3;
+const WITHIN_MS = 600_000;
+
+/**
+ * Reloads the page and joins again. At most three times in ten minutes: a relay whose page never becomes the one it
+ * asks for must not make this one spin. False: it would be the fourth.
+ */
+export function reloadPage(): boolean {
+  const now = Date.now();
+  const recent = (JSON.parse(sessionStorage.getItem(KEY) ?? '[]') as number[]).filter((at) => at > now - WITHIN_MS);
+  if (recent.length >= MOST) return false;
+  sessionStorage.setItem(KEY, JSON.stringify([...recent, now]));
+  location.hash = 'join';
+  location.reload();
+  return true;
+}

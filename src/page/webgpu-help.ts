@@ -1,0 +1,18 @@
+/** Why this browser can't compute, and what helps; undefined where it can try. */
+export function webgpuHelp(): string | undefined {
+  if (!isSecureContext) {
+    return `Browsers offer WebGPU to secure pages only, and ${location.origin} is not one: open the page over https, or on the relay's own machine as http://localhost:${location.port}/.`;
+  }
+  const agent = navigator.userAgent;
+  if ('gpu' in navigator) return undefined;
+  if (/Firefox\//.test(agent)) {
+    return 'This Firefox has no WebGPU switched on: set dom.webgpu.enabled to true in about:config, or use Firefox 141 or later (Windows), 145 or later (Apple silicon), or Chrome.';
+  }
+  if (/Chrom(e|ium)\//.test(agent)) {
+    return 'This browser has no WebGPU: update it to version 113 or later; on Linux, switch on chrome://flags/#enable-unsafe-webgpu and #enable-vulkan.';
+  }
+  if (/Safari\//.test(agent)) {
+    return 'This Safari has no WebGPU: use Safari 26 or later, or switch on WebGPU under Settings, Feature Flags.';
+  }
+  return 'This browser has no WebGPU: use a current Chrome, Edge, Firefox or Safari.';
+}
