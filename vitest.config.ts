@@ -1,23 +1,73 @@
-import { defineConfig } from 'vitest/config';
+import { playwright } from '@vitest/browser-playwright';
+import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { browserArgs } from './src/cli/launch-browser.ts';
 
+// Started by scripts/test.js, which sets the SHOAL_* variables; `npx vitest --project unit` works by itself.
+const gpuInBrowser = process.env.SHOAL_GPU_TESTS === 'browser';
+
+/** Kernel tests: under Node with Dawn, else in the browser; twice, on two sorts of device. */
+function gpuProject(
+  name: string,
+  deviceProfile: 'full' | 'default-limits',
+  groupOrder: number,
+): TestProjectInlineConfiguration {
+  return {
+    test: {
+      name,
+      include: ['src/**/*.gpu.test.ts'],
+      provide: { deviceProfile },
+      testTimeout: 60_000,
+      hookTimeout: 60_000,
+      maxWorkers: 1,
+      sequence: { groupOrder },
+      ...(gpuInBrowser
+        ? {
+            browser: {
+              enabled: true,
+              headless: true,
+              screenshotFailures: false,
+              fileParallelism: false,
+              provider: playwright({
+                launchOptions: {
+                  ...(process.env.SHOAL_BROWSER ? { executablePath: process.env.SHOAL_BROWSER } : {}),
+                  args: browserArgs({ softwareGpu: true }),
+                },
+              }),
+              instances: [{ browser: 'chromium' as const }],
+            },
+          }
+        : { pool: 'forks' as const }),
+    },
+  };
+}
+
+// One group after the other: the machine may have two cores, and a browser wants both.
 export default defineConfig({
   test: {
+    reporters: ['default', './scripts/summary-reporter.js'],
     projects: [
       {
         test: {
           name: 'unit',
-          include: ['src/**/*.test.ts', 'scripts/**/*.test.ts'],
+          include: ['src/**/*.test.ts', 'src/**/*.test.tsx', 'scripts/**/*.test.ts'],
           exclude: ['src/**/*.gpu.test.ts'],
           pool: 'forks',
+          testTimeout: 20_000,
+          sequence: { groupOrder: 0 },
         },
       },
+      gpuProject('gpu', 'full', 1),
+      gpuProject('gpu-default-limits', 'default-limits', 2),
       {
         test: {
-          name: 'gpu',
-          include: ['src/**/*.gpu.test.ts'],
+          name: 'e2e',
+          include: ['e2e/**/*.test.ts'],
           pool: 'forks',
           maxWorkers: 1,
+          fileParallelism: false,
           testTimeout: 60_000,
+          hookTimeout: 120_000,
+          sequence: { groupOrder: 3 },
         },
       },
     ],

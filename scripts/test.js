@@ -1,0 +1,134 @@
+// `npm test`: builds, finds or installs a browser, prepares the gateways, and runs all tests.
+//
+//   --long            the long tier too
+//   --gpu-in-browser  kernel tests in the browser instead of Dawn under Node
+//   anything else goes to vitest, such as `--project unit` or a file name
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { findNode22 } from '../bin/node22.js';
+import { ensureBuilt, root } from './build.js';
+
+const REQUIRED = process.env.CI === 'true' || process.env.SHOAL_REQUIRE_GATEWAY === '1';
+const log = (/** @type {string} */ line) => console.log(line);
+
+const own = ['--long', '--gpu-in-browser'];
+const passed = process.argv.slice(2).filter((arg) => !own.includes(arg));
+const long = process.argv.includes('--long');
+const projects = passed.flatMap((arg, i) =>
+  arg === '--project' ? [passed[i + 1] ?? ''] : arg.startsWith('--project=') ? [arg.slice(10)] : [],
+);
+/** @param {string} name */
+const runs = (name) => projects.length === 0 || projects.some((project) => project.includes('*') || project === name);
+const gpu = runs('gpu') || runs('gpu-default-limits');
+
+/** @type {NodeJS.ProcessEnv} */
+const env = { ...process.env, ...(long ? { SHOAL_LONG: '1' } : {}) };
+
+try {
+  process.exitCode = await main();
+} catch (error) {
+  console.error(error instanceof Error && error.name === 'CliError' ? `error: ${error.message}` : error);
+  console.log('0 passed, 1 failed');
+  process.exitCode = 1;
+}
+
+async function main() {
+  // The relay needs Node 22; the tests run it in their own process too.
+  const node = findNode22();
+  if (node === undefined) throw new Error('the tests need Node 22 or newer, and no package brought one');
+  await ensureBuilt({ log });
+  const tools = await import(new URL('../dist/node/tools.js', import.meta.url).href);
+
+  if (gpu || runs('e2e')) {
+    env.SHOAL_BROWSER = await tools.findOrInstallBrowser(log);
+    log(`Browser: ${env.SHOAL_BROWSER}`);
+  }
+  if (gpu) {
+    const dawn = process.argv.includes('--gpu-in-browser') ? undefined : dawnEnvironment(node);
+    if (dawn) Object.assign(env, dawn);
+    env.SHOAL_GPU_TESTS = dawn ? 'node' : 'browser';
+    log(dawn ? 'Kernel tests: Dawn under Node' : 'Kernel tests: in the browser');
+  }
+  if (runs('e2e')) await prepareGateways(tools);
+
+  const summaryFile = join(root, '.cache', `test-summary-${process.pid}.json`);
+  mkdirSync(dirname(summaryFile), { recursive: true });
+  env.SHOAL_SUMMARY = summaryFile;
+  const require = createRequire(import.meta.url);
+  const vitest = join(dirname(require.resolve('vitest/package.json')), 'vitest.mjs');
+  const code = await new Promise((resolve) => {
+    const child = spawn(node, [vitest, 'run', ...passed], { cwd: root, stdio: 'inherit', env });
+    for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) process.on(signal, () => child.kill(signal));
+    child.on('error', (error) => {
+      console.error(error.message);
+      resolve(1);
+    });
+    child.on('exit', (status) => resolve(status ?? 1));
+  });
+
+  const count = { passed: 0, failed: 0, skipped: 0 };
+  if (existsSync(summaryFile)) {
+    Object.assign(count, JSON.parse(readFileSync(summaryFile, 'utf8')));
+    rmSync(summaryFile);
+  }
+  // A run that failed without a failed test (none found, a crash) is a failure all the same.
+  if (code !== 0 && count.failed === 0) count.failed = 1;
+  console.log(`${count.passed} passed, ${count.failed} failed${count.skipped > 0 ? `, ${count.skipped} skipped` : ''}`);
+  return count.failed > 0 ? 1 : code;
+}
+
+/**
+ * The variables with which npm's `webgpu` (Dawn) finds an adapter under Node; undefined where it does not. They must
+ * be set before Node starts: on Linux the loader of Vulkan and SwiftShader come from the browser's folder.
+ * @param {string} node
+ * @returns {Record<string, string> | undefined}
+ */
+function dawnEnvironment(node) {
+  /** @type {Record<string, string>} */
+  const variables = {};
+  if (process.platform === 'linux') {
+    const folders = [
+      dirname(realpathSync(String(env.SHOAL_BROWSER))),
+      ...['/usr/lib/chromium', '/usr/lib/chromium-browser', '/opt/google/chrome', '/opt/microsoft/msedge'],
+    ];
+    const folder = folders.find((path) =>
+      ['libvulkan.so.1', 'vk_swiftshader_icd.json'].every((name) => existsSync(join(path, name))),
+    );
+    if (folder === undefined) return undefined;
+    variables.LD_LIBRARY_PATH = [folder, process.env.LD_LIBRARY_PATH].filter(Boolean).join(delimiter);
+    variables.VK_ICD_FILENAMES = join(folder, 'vk_swiftshader_icd.json');
+  }
+  const probe = `import('webgpu')
+    .then(({ create }) => create([]).requestAdapter())
+    .then((adapter) => process.exit(adapter ? 0 : 1), () => process.exit(1));`;
+  const { status } = spawnSync(node, ['-e', probe], {
+    cwd: fileURLToPath(new URL('..', import.meta.url)),
+    env: { ...env, ...variables },
+    stdio: 'ignore',
+    timeout: 30_000,
+  });
+  return status === 0 ? variables : undefined;
+}
+
+/**
+ * Installs the real gateways; where that cannot be, their tests are skipped with the reason, but never in CI.
+ * @param {any} tools
+ */
+async function prepareGateways(tools) {
+  let reason = tools.missingForGateway();
+  if (reason === undefined) {
+    try {
+      for (const generation of [2, 1]) await tools.ensureGatewayVenv(generation, log);
+      tools.ensureTiktokenFolder();
+      return;
+    } catch (error) {
+      reason = tools.messageOf(error);
+    }
+  }
+  if (REQUIRED) throw new Error(`the gateway tests must run here, and cannot: ${reason}`);
+  log(`The gateway tests are skipped: ${reason}`);
+  env.SHOAL_SKIP_GATEWAY = reason;
+}

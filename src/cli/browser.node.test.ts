@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest';
+import { candidates } from './find-browser.ts';
+import { browserArgs, hasDisplay } from './launch-browser.ts';
+
+test('Chrome comes before Chromium before Edge, on every system', () => {
+  const order = (paths: string[]) => paths.map((path) => /edge/i.exec(path)?.[0] ?? /chromium/i.exec(path)?.[0] ?? 'c');
+  const linux = candidates('linux', { PATH: '/usr/bin' });
+  expect(linux[0]).toBe('/usr/bin/google-chrome-stable');
+  expect(linux).toContain('/usr/bin/chromium');
+  expect(order(linux).indexOf('edge')).toBeGreaterThan(order(linux).indexOf('chromium'));
+  expect(candidates('darwin', { HOME: '/Users/a' })).toContain(
+    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+  );
+  expect(candidates('win32', { PROGRAMFILES: 'C:\\Program Files' })[0]).toBe(
+    'C:\\Program Files\\Google\\Chrome\\Application\\chrome.exe',
+  );
+});
+
+test('no path, no candidates', () => {
+  expect(candidates('linux', {})).toEqual([]);
+  expect(candidates('win32', {})).toEqual([]);
+});
+
+test('a window is for a display', () => {
+  expect(hasDisplay('linux', {})).toBe(false);
+  expect(hasDisplay('linux', { DISPLAY: ':0' })).toBe(true);
+  expect(hasDisplay('linux', { WAYLAND_DISPLAY: 'wayland-0' })).toBe(true);
+  expect(hasDisplay('darwin', {})).toBe(true);
+  expect(hasDisplay('darwin', { CI: 'true' })).toBe(false);
+});
+
+test('the software adapter is asked for only where it is wanted', () => {
+  expect(browserArgs({ softwareGpu: true }, 'linux')).toContain('--use-webgpu-adapter=swiftshader');
+  expect(browserArgs({ softwareGpu: false }, 'linux').join(' ')).not.toContain('swiftshader');
+  expect(browserArgs({ softwareGpu: false }, 'darwin').join(' ')).not.toMatch(/Vulkan|no-sandbox/);
+});

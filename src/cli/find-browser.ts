@@ -1,0 +1,141 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import { createRequire } from 'node:module';
+import { delimiter, dirname, join } from 'node:path';
+import { chromium } from 'playwright-core';
+import { CliError } from './errors.ts';
+
+const LINUX_NAMES = [
+  'google-chrome-stable',
+  'google-chrome',
+  'chromium',
+  'chromium-browser',
+  'microsoft-edge-stable',
+  'microsoft-edge',
+];
+const MAC_APPS = [
+  'Google Chrome.app/Contents/MacOS/Google Chrome',
+  'Chromium.app/Contents/MacOS/Chromium',
+  'Microsoft Edge.app/Contents/MacOS/Microsoft Edge',
+];
+const WINDOWS_APPS = [
+  'Google\\Chrome\\Application\\chrome.exe',
+  'Chromium\\Application\\chrome.exe',
+  'Microsoft\\Edge\\Application\\msedge.exe',
+];
+const PLAYWRIGHT_BOUND_MS = 100_000;
+const APT_BOUND_MS = 170_000;
+
+function executable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Where installed browsers may be, best first. */
+export function candidates(
+  platform: NodeJS.Platform = process.platform,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): string[] {
+  if (platform === 'darwin') {
+    const folders = ['/Applications', join(env.HOME ?? '', 'Applications')];
+    return folders.flatMap((folder) => MAC_APPS.map((app) => join(folder, app)));
+  }
+  if (platform === 'win32') {
+    const folders = [env.PROGRAMFILES, env['PROGRAMFILES(X86)'], env.LOCALAPPDATA];
+    return folders
+      .filter((folder) => folder !== undefined)
+      .flatMap((folder) => WINDOWS_APPS.map((app) => `${folder}\\${app}`));
+  }
+  const folders = (env.PATH ?? '').split(delimiter).filter((folder) => folder !== '');
+  return LINUX_NAMES.flatMap((name) => folders.map((folder) => join(folder, name)));
+}
+
+/**
+ * Whether the program is there and starts: one of Playwright's may lack system libraries, and a distribution's
+ * may be a stub. Asked on Linux only: elsewhere Chrome brings its libraries, and on Windows asking opens a window.
+ */
+function works(path: string): boolean {
+  if (!executable(path)) return false;
+  if (process.platform !== 'linux') return true;
+  return spawnSync(path, ['--version'], { stdio: 'ignore', timeout: 15_000 }).status === 0;
+}
+
+/** The browser that is here already: SHOAL_BROWSER, an installed Chrome, Chromium or Edge, or Playwright's. */
+export function findBrowser(): string | undefined {
+  const named = process.env.SHOAL_BROWSER;
+  if (named !== undefined && named !== '') {
+    if (!works(named)) throw new CliError(`SHOAL_BROWSER names ${named}, which does not start.`);
+    return named;
+  }
+  const all = candidates();
+  try {
+    all.push(chromium.executablePath());
+  } catch {
+    // Playwright has no build for this system.
+  }
+  return all.find(works);
+}
+
+/**
+ * Runs an installer, its progress on stderr so that a command's own output stays clean. Ended after `boundMs`,
+ * or when it has said nothing for `silenceMs`: a download without a network hangs.
+ */
+function install(command: string, args: string[], boundMs: number, silenceMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
+    const end = () => child.kill('SIGKILL');
+    const bound = setTimeout(end, boundMs);
+    let silence = setTimeout(end, silenceMs);
+    for (const stream of [child.stdout, child.stderr]) {
+      stream.on('data', (data: Buffer) => {
+        // Progress is on stdout; what goes wrong ends in one sentence of ours, not in an installer's stack traces.
+        if (stream === child.stdout) process.stderr.write(data);
+        clearTimeout(silence);
+        silence = setTimeout(end, silenceMs);
+      });
+    }
+    const done = () => {
+      clearTimeout(bound);
+      clearTimeout(silence);
+      resolve();
+    };
+    child.on('error', done);
+    child.on('exit', done);
+  });
+}
+
+async function installWithPlaywright(): Promise<void> {
+  const cli = join(dirname(createRequire(import.meta.url).resolve('playwright-core/package.json')), 'cli.js');
+  await install(process.execPath, [cli, 'install', 'chromium', '--no-shell'], PLAYWRIGHT_BOUND_MS, 25_000);
+}
+
+async function installWithApt(): Promise<void> {
+  if (process.platform !== 'linux' || !executable('/usr/bin/apt-get')) return;
+  const prefix = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
+  for (const args of [
+    ['update', '-q'],
+    ['install', '-y', '-q', '--no-install-recommends', 'chromium'],
+  ]) {
+    const [command, ...rest] = [...prefix, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', ...args];
+    await install(command!, rest, APT_BOUND_MS, APT_BOUND_MS);
+  }
+}
+
+/** Finds a browser, or installs one: Playwright's, else Debian's package. */
+export async function findOrInstallBrowser(log: (line: string) => void): Promise<string> {
+  const found = findBrowser();
+  if (found !== undefined) return found;
+  log('No Chrome, Chromium or Edge is installed here: installing Chromium …');
+  for (const attempt of [installWithPlaywright, installWithApt]) {
+    await attempt();
+    const installed = findBrowser();
+    if (installed !== undefined) return installed;
+  }
+  throw new CliError(
+    'shoal needs Chrome, Chromium or Edge and could not install one: install one of them, or set SHOAL_BROWSER to its program.',
+  );
+}

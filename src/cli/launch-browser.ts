@@ -1,0 +1,171 @@
+import { readdirSync } from 'node:fs';
+import { type Browser, chromium, type LaunchOptions, type Page } from 'playwright-core';
+import { CliError, messageOf } from './errors.ts';
+
+export interface BrowserChoice {
+  readonly executablePath: string;
+  readonly headless: boolean;
+  /** SwiftShader, the software adapter that every Chromium carries. */
+  readonly softwareGpu: boolean;
+}
+
+/** The states that a page shows in `document.documentElement.dataset.state`. */
+export type PageState = 'idle' | 'loading' | 'attaching' | 'serving' | 'reconnecting' | 'leaving' | 'left' | 'error';
+
+const LAUNCH_BOUND_MS = 30_000;
+const GOTO_BOUND_MS = 20_000;
+
+/** Whether a window could be shown to somebody. */
+export function hasDisplay(
+  platform: NodeJS.Platform = process.platform,
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): boolean {
+  if (platform !== 'linux') return env.SSH_CONNECTION === undefined && env.CI === undefined;
+  return Boolean(env.DISPLAY) || Boolean(env.WAYLAND_DISPLAY);
+}
+
+/** Whether a GPU may be there; a wrong yes costs one relaunch (see `hasAdapter`). */
+export function mayHaveGpu(platform: NodeJS.Platform = process.platform): boolean {
+  if (platform !== 'linux') return true;
+  const names = (folder: string) => {
+    try {
+      return readdirSync(folder);
+    } catch {
+      return [];
+    }
+  };
+  return (
+    names('/dev/dri').some((name) => name.startsWith('renderD')) ||
+    names('/dev').some((name) => /^nvidia\d+$|^dxg$/.test(name))
+  );
+}
+
+/** Chromium's flags for a node. */
+export function browserArgs(
+  { softwareGpu }: Pick<BrowserChoice, 'softwareGpu'>,
+  platform: NodeJS.Platform = process.platform,
+): string[] {
+  const args = [
+    // WebGPU where it is not on by default (Linux), and software adapters.
+    '--enable-unsafe-webgpu',
+    '--disable-background-networking',
+    '--disable-component-update',
+    // A page whose GPU process crashed may ask for a device again.
+    '--disable-gpu-process-crash-limit',
+    '--disable-domain-blocking-for-3d-apis',
+    // A node works on while its window is hidden behind another.
+    '--disable-backgrounding-occluded-windows',
+    '--disable-renderer-backgrounding',
+    '--disable-background-timer-throttling',
+  ];
+  if (platform === 'linux') args.push('--enable-features=Vulkan');
+  if (softwareGpu) args.push('--use-webgpu-adapter=swiftshader');
+  // Chromium's sandbox refuses to run as root; nobody else loses it.
+  if (platform === 'linux' && process.getuid?.() === 0) args.push('--no-sandbox');
+  return args;
+}
+
+export function launchOptions(choice: BrowserChoice): LaunchOptions {
+  return {
+    executablePath: choice.executablePath,
+    headless: choice.headless,
+    args: browserArgs(choice),
+    // The command decides when the browser ends.
+    handleSIGINT: false,
+    handleSIGTERM: false,
+    handleSIGHUP: false,
+    timeout: LAUNCH_BOUND_MS,
+  };
+}
+
+// What runs in the page is text: this side knows no DOM.
+const HAS_ADAPTER = 'navigator.gpu ? navigator.gpu.requestAdapter().then((a) => a !== null, () => false) : false';
+const PAGE_STATE = "document.documentElement.dataset.state ?? 'none'";
+const SETTLED = `(() => {
+  const { state, error } = document.documentElement.dataset;
+  return state === 'serving' || state === 'error' ? { state, error: error ?? '' } : null;
+})()`;
+
+export interface NodeBrowser {
+  readonly browser: Browser;
+  readonly page: Page;
+  readonly softwareGpu: boolean;
+}
+
+/**
+ * Opens the relay's page in a browser of its own and waits until it serves. Falls back to the software adapter
+ * where the chosen one has none.
+ */
+export async function openNode(
+  choice: BrowserChoice,
+  webUrl: URL,
+  { boundMs, log }: { boundMs: number; log: (line: string) => void },
+): Promise<NodeBrowser> {
+  let browser: Browser;
+  try {
+    browser = await chromium.launch(launchOptions(choice));
+  } catch (error) {
+    throw new CliError(`the browser ${choice.executablePath} did not start: ${firstLine(messageOf(error))}`);
+  }
+  try {
+    const page = await browser.newPage({ viewport: choice.headless ? { width: 1280, height: 800 } : null });
+    logPage(page, log);
+    if (!choice.softwareGpu) {
+      await gotoPage(page, new URL('/healthz', webUrl));
+      if (!(await page.evaluate(HAS_ADAPTER))) {
+        await browser.close();
+        log('No GPU that WebGPU can use: the software adapter it is.');
+        return await openNode({ ...choice, softwareGpu: true }, webUrl, { boundMs, log });
+      }
+    }
+    await gotoPage(page, new URL('/#join', webUrl));
+    await waitUntilServing(page, boundMs);
+    return { browser, page, softwareGpu: choice.softwareGpu };
+  } catch (error) {
+    await browser.close().catch(() => {});
+    throw error;
+  }
+}
+
+/** Warnings and errors of the page as log lines. */
+export function logPage(page: Page, log: (line: string) => void): void {
+  page.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') log(`page: ${firstLine(message.text())}`);
+  });
+  page.on('pageerror', (error) => log(`page: ${firstLine(messageOf(error))}`));
+  page.on('crash', () => log('page: the page crashed.'));
+}
+
+async function gotoPage(page: Page, url: URL): Promise<void> {
+  try {
+    await page.goto(url.href, { waitUntil: 'load', timeout: GOTO_BOUND_MS });
+  } catch (error) {
+    throw new CliError(`the page at ${url.href} could not be opened: ${firstLine(messageOf(error))}`);
+  }
+}
+
+/** Resolves once the page serves; rejects with what the page says, or when `boundMs` are over. */
+export async function waitUntilServing(page: Page, boundMs: number): Promise<void> {
+  const gone = new Promise<never>((_, reject) => {
+    page.once('crash', () => reject(new CliError('the page crashed before it could serve.')));
+    page.once('close', () => reject(new CliError('the page was closed before it could serve.')));
+  });
+  gone.catch(() => {});
+  const settled = async () => {
+    const handle = await page.waitForFunction(SETTLED, undefined, { timeout: boundMs, polling: 100 });
+    return (await handle.jsonValue()) as { state: PageState; error: string };
+  };
+  let outcome: { state: PageState; error: string };
+  try {
+    outcome = await Promise.race([gone, settled()]);
+  } catch (error) {
+    if (error instanceof CliError) throw error;
+    const state = await page.evaluate(PAGE_STATE).catch(() => 'unknown');
+    throw new CliError(`the page does not serve after ${Math.round(boundMs / 1000)} s; its state is "${state}".`);
+  }
+  if (outcome.state === 'error') throw new CliError(`the page cannot serve: ${outcome.error || 'it gives no reason'}`);
+}
+
+function firstLine(text: string): string {
+  return text.split('\n', 1)[0]!.trim();
+}

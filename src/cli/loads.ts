@@ -1,0 +1,44 @@
+import { toJson } from '@bufbuild/protobuf';
+import { GetLoadsResponseSchema, type SchedulerLoad } from '../contract/gen/sglang_scheduler_pb.ts';
+import { asCliError, connectScheduler } from './scheduler-client.ts';
+import type { HostPort } from './values.ts';
+
+const BOUND_MS = 10_000;
+
+const COLUMNS: readonly (readonly [string, (load: SchedulerLoad) => string])[] = [
+  ['rank', (load) => String(load.dpRank)],
+  ['running', (load) => String(load.numRunningReqs)],
+  ['waiting', (load) => String(load.numWaitingReqs)],
+  ['max running', (load) => String(load.maxRunningRequests)],
+  ['KV tokens', (load) => `${load.numUsedTokens}/${load.maxTotalNumTokens}`],
+  ['KV use', (load) => percent(load.tokenUsage)],
+  ['tokens/s', (load) => load.genThroughput.toFixed(1)],
+  ['cache hits', (load) => percent(load.cacheHitRate)],
+];
+
+/** Prints each node's load, as a table or as the rpc's JSON. */
+export async function loads(relay: HostPort, json: boolean, write: (text: string) => void): Promise<void> {
+  const client = await connectScheduler(relay);
+  try {
+    const response = await client.getLoads({}, { timeoutMs: BOUND_MS });
+    if (json) {
+      const value = toJson(GetLoadsResponseSchema, response, { alwaysEmitImplicit: true, useProtoFieldName: true });
+      write(`${JSON.stringify(value)}\n`);
+    } else {
+      write(loadsTable(response.loads));
+    }
+  } catch (error) {
+    throw asCliError(error, relay);
+  }
+}
+
+export function loadsTable(all: readonly SchedulerLoad[]): string {
+  if (all.length === 0) return 'No node is attached.\n';
+  const rows = [COLUMNS.map(([name]) => name), ...all.map((load) => COLUMNS.map(([, value]) => value(load)))];
+  const widths = COLUMNS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  return rows.map((row) => `${row.map((cell, i) => cell.padStart(widths[i]!)).join('  ')}\n`).join('');
+}
+
+function percent(share: number): string {
+  return `${(share * 100).toFixed(1)}%`;
+}

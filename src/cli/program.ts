@@ -1,0 +1,149 @@
+import { Command, CommanderError, Option } from 'commander';
+import { gatewayCommandRun, nodeCommand, relayCommand, startCommand } from './commands.ts';
+import { CliError } from './errors.ts';
+import { generate } from './generate.ts';
+import { loads } from './loads.ts';
+import { bundledModel } from './paths.ts';
+import {
+  parseCount,
+  parseDuration,
+  parseGeneration,
+  parseHostPort,
+  parsePort,
+  parsePositiveDuration,
+  parseSeed,
+  parseTemperature,
+  parseWebUrl,
+} from './values.ts';
+
+/** What a command line came to: an exit code, and a sentence where it failed. */
+export interface Outcome {
+  readonly code: number;
+  readonly message?: string;
+}
+
+interface Output {
+  readonly write: (text: string) => void;
+  readonly writeError: (text: string) => void;
+}
+
+const RELAY_DEFAULT = { host: '127.0.0.1', port: 30_001 };
+
+/** Runs a command line (without node and script); `version` is the package's. */
+export async function runProgram(args: readonly string[], version: string, output: Output): Promise<Outcome> {
+  let code = 0;
+  const program = buildProgram(version, output, (result) => {
+    code = result;
+  });
+  try {
+    await program.parseAsync(args, { from: 'user' });
+    return { code };
+  } catch (error) {
+    // Help and version have printed themselves.
+    if (error instanceof CommanderError) return { code: error.exitCode === 0 ? 0 : 2 };
+    if (error instanceof CliError) return { code: error.exitCode, message: error.message };
+    throw error;
+  }
+}
+
+function buildProgram(version: string, output: Output, exit: (code: number) => void): Command {
+  const program = new Command('shoal')
+    .description('Serves language models from browser tabs to an SGLang gateway.')
+    .version(version)
+    .exitOverride()
+    .configureOutput({
+      writeOut: output.write,
+      writeErr: output.writeError,
+      outputError: (text, write) => write(`${oneSentence(text)}\n`),
+    });
+  program.configureHelp({ showGlobalOptions: false });
+
+  withBrowserFlags(
+    withRelayFlags(program.command('start').description('Start the relay, and a browser that serves its model.')),
+  ).action(async (flags) => exit(await startCommand(flags)));
+
+  withRelayFlags(
+    program.command('relay').description('Start the relay alone; open its page in a browser to serve.'),
+  ).action(async (flags) => exit(await relayCommand(flags)));
+
+  withBrowserFlags(
+    program
+      .command('node')
+      .description('Open a browser that serves for a relay.')
+      .requiredOption('--relay <url>', "the relay's page, such as http://127.0.0.1:8080", parseWebUrl),
+  ).action(async (flags) => exit(await nodeCommand(flags)));
+
+  withRelayAddress(
+    program
+      .command('generate')
+      .description('Complete a prompt: streams the prompt and what the model makes of it.')
+      .requiredOption('--prompt <text>', 'what the text begins with')
+      .option('--temperature <t>', 'randomness; 0 takes the likeliest token each time (default: 1)', parseTemperature)
+      .option('--max-new-tokens <n>', 'how many tokens to make at most (default: what fits)', parseCount)
+      .option('--seed <s>', 'makes a random completion repeatable', parseSeed)
+      .option('--json', 'print ids and counts as a last line', false),
+  ).action(async (flags) => {
+    const stop = new AbortController();
+    process.once('SIGINT', () => stop.abort());
+    process.once('SIGTERM', () => stop.abort());
+    await generate(flags, output.write, stop.signal);
+  });
+
+  withRelayAddress(
+    program
+      .command('loads')
+      .description("Show each node's load.")
+      .option('--json', "print the relay's answer as JSON", false),
+  ).action((flags) => loads(flags.relay, flags.json, output.write));
+
+  withRelayAddress(
+    program
+      .command('gateway')
+      .description('Install an SGLang gateway with pip in .venv/ and start it in front of the relay.')
+      .argument('[flags...]', "the gateway's own flags, after --")
+      .addOption(new Option('--generation <g>', '2: smg; 1: sglang-router').argParser(parseGeneration).default(2))
+      .option('--host <host>', 'where it listens', '127.0.0.1')
+      .option('--port <port>', 'where it listens; 0 takes a free port', parsePort, 30_000),
+  ).action(async (extra, flags) => exit(await gatewayCommandRun(flags, extra)));
+
+  return program;
+}
+
+function withRelayFlags(command: Command): Command {
+  return command
+    .option('--model <dir>', "the model's folder", bundledModel)
+    .option('--host <host>', 'where gateways reach the relay (gRPC)', '127.0.0.1')
+    .option('--port <port>', 'where gateways reach the relay (gRPC); 0 takes a free port', parsePort, 30_001)
+    .option('--web-host <host>', 'where browsers reach it', '127.0.0.1')
+    .option('--web-port <port>', 'where browsers reach it; 0 takes a free port', parsePort, 8080)
+    .addOption(duration('--lease <time>', 'how long a silent node keeps its session', '15s', parsePositiveDuration))
+    .addOption(duration('--heartbeat <time>', 'how often node and relay speak', '3s', parsePositiveDuration))
+    .addOption(duration('--start-wait <time>', 'how long a request waits for a first node', '20s', parseDuration))
+    .addOption(duration('--rejoin-wait <time>', 'how long a lost request waits for another node', '0', parseDuration));
+}
+
+function duration(flags: string, description: string, value: string, parse: (text: string) => number): Option {
+  return new Option(flags, description).argParser(parse).default(parse(value), value);
+}
+
+function withBrowserFlags(command: Command): Command {
+  return command
+    .option('--headless', 'show no window, even where there is a display')
+    .option('--software-gpu', 'use the software adapter, even where there is a GPU');
+}
+
+function withRelayAddress(command: Command): Command {
+  return command.addOption(
+    new Option('--relay <host:port>', "the relay's gRPC address")
+      .argParser(parseHostPort)
+      .default(RELAY_DEFAULT, `${RELAY_DEFAULT.host}:${RELAY_DEFAULT.port}`),
+  );
+}
+
+/** commander's message and its suggestion as one sentence. */
+function oneSentence(text: string): string {
+  return text
+    .trim()
+    .replace(/\s*\n\s*/g, ' ')
+    .replace(' is invalid. ', ' is invalid: ');
+}

@@ -1,0 +1,80 @@
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { CliError, messageOf } from './errors.ts';
+import { pageDir, readBuildInfo } from './paths.ts';
+import { formatHost } from './values.ts';
+
+/** The flags of `relay` and `start`, as commander gives them. */
+export interface RelayFlags {
+  readonly model: string;
+  readonly host: string;
+  readonly port: number;
+  readonly webHost: string;
+  readonly webPort: number;
+  readonly lease: number;
+  readonly heartbeat: number;
+  readonly startWait: number;
+  readonly rejoinWait: number;
+}
+
+export interface RunningRelay {
+  readonly webUrl: string;
+  readonly grpcUrl: string;
+  close(): Promise<void>;
+}
+
+/** Starts the relay in this process; errors are sentences. */
+export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
+  if (Number(process.versions.node.split('.')[0]) < 22) {
+    throw new CliError(`the relay needs Node 22 or newer; this is ${process.versions.node}.`);
+  }
+  if (flags.heartbeat * 2 > flags.lease) {
+    throw new CliError('the --lease must be at least twice the --heartbeat.', 2);
+  }
+  const modelDir = resolve(flags.model);
+  for (const file of ['config.json', 'tokenizer.json']) {
+    if (!existsSync(join(modelDir, file))) throw new CliError(`there is no model in ${modelDir}: ${file} is missing.`);
+  }
+  const { startRelay } = await import('../relay/relay.ts');
+  try {
+    const relay = await startRelay({
+      modelDir,
+      grpcHost: flags.host,
+      grpcPort: flags.port,
+      webHost: flags.webHost,
+      webPort: flags.webPort,
+      pageDir,
+      build: readBuildInfo(),
+      leaseMs: flags.lease,
+      heartbeatMs: flags.heartbeat,
+      startWaitMs: flags.startWait,
+      rejoinWaitMs: flags.rejoinWait,
+    });
+    return {
+      webUrl: `http://${formatHost(localName(flags.webHost))}:${relay.webPort}`,
+      grpcUrl: `grpc://${formatHost(localName(flags.host))}:${relay.grpcPort}`,
+      close: () => relay.close(),
+    };
+  } catch (error) {
+    throw relayError(error);
+  }
+}
+
+/** An address that listens everywhere is reached here at loopback. */
+function localName(host: string): string {
+  if (host === '0.0.0.0') return '127.0.0.1';
+  return host === '::' ? '::1' : host;
+}
+
+function relayError(error: unknown): Error {
+  const { code, port, address } = error as { code?: string; port?: number; address?: string };
+  if (code === 'EADDRINUSE') {
+    return new CliError(`port ${port} of ${address} is in use: end what uses it, or choose --port and --web-port.`);
+  }
+  if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
+    return new CliError(`the relay cannot listen on ${address ?? 'that host'}, port ${port}: ${messageOf(error)}.`);
+  }
+  // The model's files are the user's: what is wrong with them is a sentence, not a stack.
+  if (error instanceof Error && error.name === 'CheckpointError') return new CliError(`${error.message}.`);
+  return error as Error;
+}
