@@ -19,8 +19,8 @@ const node = findNode22();
 if (node !== undefined && node !== process.execPath) {
   await runOn(node);
 } else {
-  // An installed package has no sources and is always current.
-  if (existsSync(buildScript)) {
+  // An installed package has no sources and is always current; the test launcher has built.
+  if (existsSync(buildScript) && process.env.SHOAL_BUILT !== '1') {
     try {
       const { ensureBuilt } = await import(buildScript.href);
       await ensureBuilt({ log: (/** @type {string} */ line) => console.error(line) });

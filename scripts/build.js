@@ -129,12 +129,25 @@ async function build(stamp) {
     const page = join(scratch, 'page');
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
     const info = { packageVersion: version, pageHash: hashFiles(page, filesUnder(page)), sources: stamp };
+    writeBuildInto(join(page, 'index.html'), info);
     writeFileSync(join(scratch, 'build.json'), `${JSON.stringify(info, null, 2)}\n`);
     rmSync(join(root, 'dist'), { recursive: true, force: true });
     renameSync(scratch, join(root, 'dist'));
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
+}
+
+/**
+ * Tells the page which build it is. Written after the hash, which can't contain itself.
+ * @param {string} file
+ * @param {{packageVersion: string, pageHash: string}} info
+ */
+function writeBuildInto(file, { packageVersion, pageHash }) {
+  const html = readFileSync(file, 'utf8');
+  const told = html.replace(/(<meta name="shoal-build" content=")"/, `$1${packageVersion} ${pageHash}"`);
+  if (told === html) throw new Error(`${file} has no <meta name="shoal-build" content="" /> to write the build into`);
+  writeFileSync(file, told);
 }
 
 /** Takes the build lock; a lock whose process is gone counts for nothing. */

@@ -72,7 +72,7 @@ const tsc = program('typescript', 'tsc');
 
 /** @type {[string, () => Promise<string>][]} */
 const checks = [
-  ['format and lint', () => run([biome, 'ci', '.'])],
+  ['format and lint', () => run([biome, 'ci', '--colors=off', '.'])],
   ...['core', 'page', 'node'].map(
     (part) =>
       /** @type {[string, () => Promise<string>]} */ ([

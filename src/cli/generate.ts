@@ -44,7 +44,6 @@ export async function generate(
     // The prompt goes through as well: whether a space is stripped depends on what came before.
     const detokenizer = new Detokenizer(tokens, { skipSpecialTokens: true });
     for (const id of promptIds) detokenizer.push(id);
-    write(options.prompt);
 
     const outputIds: number[] = [];
     let text = '';
@@ -73,7 +72,11 @@ export async function generate(
       },
       { signal },
     );
+    let begun = false;
     for await (const { response } of stream) {
+      // A refused request prints nothing.
+      if (!begun) write(options.prompt);
+      begun = true;
       if (response.case === 'chunk') {
         for (const id of response.value.tokenIds) {
           outputIds.push(id);

@@ -1,5 +1,6 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { pino } from 'pino';
 import { CliError, messageOf } from './errors.ts';
 import { pageDir, readBuildInfo } from './paths.ts';
 import { formatHost } from './values.ts';
@@ -38,7 +39,7 @@ export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
   const { startRelay } = await import('../relay/relay.ts');
   try {
     const relay = await startRelay({
-      modelDir,
+      model: modelDir,
       grpcHost: flags.host,
       grpcPort: flags.port,
       webHost: flags.webHost,
@@ -49,6 +50,8 @@ export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
       heartbeatMs: flags.heartbeat,
       startWaitMs: flags.startWait,
       rejoinWaitMs: flags.rejoinWait,
+      // The standard output is the command's own.
+      logger: pino({ level: process.env.SHOAL_LOG ?? 'warn' }, pino.destination({ dest: 2, sync: true })),
     });
     return {
       webUrl: `http://${formatHost(localName(flags.webHost))}:${relay.webPort}`,

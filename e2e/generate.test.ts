@@ -1,0 +1,183 @@
+// One relay, one page in a real browser, straight over gRPC.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
+import { TestBrowser } from './harness/browser.ts';
+import { cases, OUTPUT_IDS, PROMPT, PROMPT_IDS, reference } from './harness/golden.ts';
+import { Command, shoalScript, systemNode } from './harness/processes.ts';
+import { startRelay, type TestRelay } from './harness/relay.ts';
+import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
+
+let relay: TestRelay;
+let browser: TestBrowser;
+let client: SchedulerClient;
+
+beforeAll(async () => {
+  // The user's own Node starts the command; where it is older than 22, the command brings another for the relay.
+  relay = await startRelay([], systemNode());
+  browser = await TestBrowser.launch();
+  await browser.serve(relay.webUrl);
+  client = schedulerClient(relay.grpc);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await relay?.command.stop();
+});
+
+async function shoal(...args: string[]) {
+  const command = new Command(systemNode(), [shoalScript, ...args, '--relay', `127.0.0.1:${relay.grpc.port}`]);
+  const code = await command.exited;
+  return { code, stdout: command.stdout, stderr: command.stderr };
+}
+
+describe('shoal generate', () => {
+  test('prints the reference text and its ids', async () => {
+    const flags = ['--temperature', '0', '--max-new-tokens', '196', '--json'];
+    const { code, stdout, stderr } = await shoal('generate', '--prompt', PROMPT, ...flags);
+    expect(stderr).toEqual([]);
+    expect(code).toBe(0);
+    expect(stdout.slice(0, -1).join('\n')).toBe(reference.text);
+    expect(JSON.parse(stdout.at(-1)!)).toMatchObject({
+      prompt_ids: PROMPT_IDS,
+      output_ids: OUTPUT_IDS,
+      finish_reason: 'length',
+      prompt_tokens: 5,
+      completion_tokens: 196,
+    });
+  });
+
+  test('is repeatable with a seed, and differs with another', async () => {
+    const run = async (seed: string) => {
+      const flags = ['--temperature', '1', '--max-new-tokens', '40', '--seed', seed, '--json'];
+      const { stdout } = await shoal('generate', '--prompt', PROMPT, ...flags);
+      return JSON.parse(stdout.at(-1)!).output_ids as number[];
+    };
+    const first = await run('1');
+    expect(first.length).toBeGreaterThan(0);
+    expect(await run('1')).toEqual(first);
+    expect(await run('2')).not.toEqual(first);
+  });
+
+  test('a request that cannot be served is one sentence', async () => {
+    const { code, stdout, stderr } = await shoal('generate', '--prompt', `${PROMPT} `.repeat(200));
+    expect(code).toBe(1);
+    expect(stderr.join('\n')).toMatch(/^error: the relay at .* answers INVALID_ARGUMENT: .*$/);
+    expect(stdout).toEqual([]);
+  });
+});
+
+test('shoal loads shows the page as rank 0', async () => {
+  const { code, stdout } = await shoal('loads');
+  expect(code).toBe(0);
+  expect(stdout).toHaveLength(2);
+  expect(stdout[1]!.trim()).toMatch(/^0 +0 +0 +\d+ +\d+\/\d+ /);
+});
+
+describe('greedy cases', () => {
+  test.each(
+    cases.cases.map((each) => [`${JSON.stringify(each.prompt)}${each.bos ? ' after BOS' : ''}`, each] as const),
+  )('%s: ids, logprobs and the five best', async (_, { ids, greedy, output_logprobs, output_top5 }) => {
+    const generated = await collect(
+      client,
+      greedyRequest(ids, { maxNewTokens: greedy.length, ignoreEos: true }, { returnLogprob: true, topLogprobsNum: 5 }),
+    );
+    const chunks = generated.chunks[0]!;
+    const complete = generated.completes[0]!;
+    expect(complete.outputIds).toEqual(greedy);
+    expect(complete.finishReason).toBe('length');
+    expect(complete.promptTokens).toBe(ids.length);
+
+    // Every token in exactly one chunk, one a chunk, counted on.
+    expect(chunks.map((chunk) => chunk.tokenIds)).toEqual(greedy.map((id) => [id]));
+    expect(chunks.map((chunk) => chunk.completionTokens)).toEqual(greedy.map((_, i) => i + 1));
+
+    for (const [i, chunk] of chunks.entries()) {
+      const { tokenLogprobs, tokenIds, topLogprobs } = chunk.outputLogprobs!;
+      expect(tokenIds).toEqual([greedy[i]]);
+      expect(Math.abs(tokenLogprobs[0]! - output_logprobs[i]!)).toBeLessThan(cases.tolerance.logprob);
+      const top = topLogprobs[0]!;
+      expect(top.values).toHaveLength(5);
+      for (const [k, [id, logprob]] of (output_top5[i] as [number, number][]).entries()) {
+        // Two nearly equal ones may change places.
+        const at = top.tokenIds.indexOf(id);
+        expect(at === k || Math.abs(top.values[k]! - logprob) < cases.tolerance.logprob).toBe(true);
+        if (at >= 0) expect(Math.abs(top.values[at]! - logprob)).toBeLessThan(cases.tolerance.logprob);
+      }
+    }
+  });
+
+  test('logprobs come after the temperature', async () => {
+    for (const { ids, 'temperature_0.7': expected } of cases.cases) {
+      // The best one of one: the greedy path at a temperature.
+      const sampling = { maxNewTokens: expected.ids.length, ignoreEos: true, temperature: 0.7, topK: 1 };
+      const generated = await collect(client, greedyRequest(ids, sampling, { returnLogprob: true }));
+      expect(idsOf(generated)).toEqual(expected.ids);
+      const logprobs = generated.completes[0]!.outputLogprobs!.tokenLogprobs;
+      for (const [i, value] of expected.output_logprobs.entries()) {
+        expect(Math.abs(logprobs[i]! - value)).toBeLessThan(cases.tolerance.logprob);
+      }
+    }
+  });
+});
+
+describe('stops', () => {
+  test.each(cases.stops.map((each) => [JSON.stringify(each.stop), each] as const))(
+    'at the strings %s',
+    async (_, { ids, stop, max_new_tokens, output_ids, finish_reason, matched_stop }) => {
+      const generated = await collect(
+        client,
+        greedyRequest(ids, { maxNewTokens: max_new_tokens, ignoreEos: true, stop }),
+      );
+      const complete = generated.completes[0]!;
+      expect(idsOf(generated)).toEqual(output_ids);
+      expect(complete.outputIds).toEqual(output_ids);
+      expect(complete.finishReason).toBe(finish_reason);
+      expect(complete.matchedStop.value ?? null).toBe(matched_stop);
+    },
+  );
+
+  test.each(cases.eos.map((each) => [JSON.stringify(each.params), each] as const))(
+    'at EOS and ids, %s',
+    async (_, { ids, params, output_ids, finish_reason, matched_stop }) => {
+      const stopTokenIds = (params as { stop_ids?: number[] }).stop_ids ?? [];
+      const generated = await collect(
+        client,
+        greedyRequest(ids, { maxNewTokens: params.max_new_tokens, stopTokenIds }),
+      );
+      const complete = generated.completes[0]!;
+      // The stop token itself is in the last chunk, and counted.
+      expect(idsOf(generated)).toEqual(output_ids);
+      expect(complete.completionTokens).toBe(output_ids.length);
+      expect(complete.finishReason).toBe(finish_reason);
+      expect(complete.matchedStop.value ?? null).toBe(matched_stop);
+    },
+  );
+});
+
+test('two requests at once make the ids that each makes alone', async () => {
+  const [first, second] = [cases.cases[2]!, cases.cases[1]!];
+  const request = ({ ids, greedy }: (typeof cases.cases)[number]) =>
+    greedyRequest(ids, { maxNewTokens: greedy.length, ignoreEos: true });
+  const alone = [await collect(client, request(first)), await collect(client, request(second))];
+  const together = await Promise.all([collect(client, request(first)), collect(client, request(second))]);
+  expect(together.map((each) => idsOf(each))).toEqual(alone.map((each) => idsOf(each)));
+  expect(idsOf(together[0]!)).toEqual(first.greedy);
+  expect(idsOf(together[1]!)).toEqual(second.greedy);
+  // They did run at once: each had a token before the other's last.
+  expect(together[0]!.times[0]).toBeLessThan(together[1]!.times.at(-1)!);
+  expect(together[1]!.times[0]).toBeLessThan(together[0]!.times.at(-1)!);
+});
+
+test('samples of one request are told apart and complete', async () => {
+  const generated = await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 20, temperature: 1.5, n: 3 }));
+  expect(generated.completes).toHaveLength(3);
+  for (const [index, complete] of generated.completes.entries()) {
+    expect(idsOf(generated, index)).toEqual(complete.outputIds);
+  }
+  const distinct = new Set(generated.completes.map((complete) => complete.outputIds.join()));
+  expect(distinct.size).toBeGreaterThan(1);
+});
+
+test('the page has written no error to its console', () => {
+  expect(browser.errors).toEqual([]);
+});

@@ -1,0 +1,34 @@
+import { type HostPort, parseHostPort } from '../../src/cli/values.ts';
+import { Command, node22, shoalScript } from './processes.ts';
+
+export interface TestRelay {
+  readonly grpc: HostPort;
+  readonly webUrl: string;
+  readonly command: Command;
+}
+
+/** `shoal relay` in a process of its own, on free ports unless `args` name them. */
+export async function startRelay(args: readonly string[] = [], node = node22): Promise<TestRelay> {
+  const command = new Command(node, [shoalScript, 'relay', '--port', '0', '--web-port', '0', ...args]);
+  try {
+    const [, webUrl] = await command.line(/^page +(http:\/\/\S+?)\/?$/, 20_000);
+    const [, address] = await command.line(/^worker +grpc:\/\/(\S+)$/, 5_000);
+    await command.line(/^ready$/, 5_000);
+    return { grpc: parseHostPort(address!), webUrl: webUrl!, command };
+  } catch (error) {
+    await command.kill();
+    throw error;
+  }
+}
+
+export function portsOf({ grpc, webUrl }: TestRelay): string[] {
+  return ['--port', String(grpc.port), '--web-port', new URL(webUrl).port];
+}
+
+/** The sum of a metric's values, over all labels. */
+export async function metric(webUrl: string, name: string): Promise<number> {
+  const text = await (await fetch(`${webUrl}/metrics`)).text();
+  const lines = text.split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`));
+  if (lines.length === 0) throw new Error(`no metric ${name}`);
+  return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+}

@@ -1,0 +1,226 @@
+// Pages come and go, the relay too; no client hangs, nothing needs a reload.
+import type { Page } from 'playwright-core';
+import { afterEach, describe, expect, test } from 'vitest';
+import { TestBrowser, untilState } from './harness/browser.ts';
+import { skipGateway, type TestGateway, testGateway } from './harness/gateway.ts';
+import { COMPLETION, OUTPUT_IDS, PROMPT, PROMPT_IDS } from './harness/golden.ts';
+import { post, postJson } from './harness/openai.ts';
+import { portsOf, startRelay, type TestRelay } from './harness/relay.ts';
+import { collect, failureOf, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
+import { until, within } from './harness/wait.ts';
+
+const SHORT_LEASE = ['--lease', '2s', '--heartbeat', '500ms'];
+const closers: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const close of closers.splice(0).reverse()) await close();
+});
+
+async function relayWith(...args: string[]): Promise<TestRelay> {
+  const relay = await startRelay(args);
+  closers.push(() => relay.command.stop());
+  return relay;
+}
+
+async function browserWith(...args: Parameters<typeof TestBrowser.launch>): Promise<TestBrowser> {
+  const browser = await TestBrowser.launch(...args);
+  closers.push(() => browser.close());
+  return browser;
+}
+
+/** Six samples of all that the context holds: seconds of work for a page. */
+const longRequest = () => greedyRequest(PROMPT_IDS, { maxNewTokens: 500, ignoreEos: true, temperature: 1, n: 6 });
+
+/** A request that runs: its first token is here. `failure` is how it ends. */
+async function runningRequest(relay: TestRelay) {
+  const client = schedulerClient(relay.grpc);
+  let began = () => {};
+  const first = new Promise<void>((resolve) => {
+    began = resolve;
+  });
+  const failure = failureOf(collect(client, longRequest(), { onChunk: () => began() }));
+  await within('the first token', 20_000, Promise.race([first, failure.then(() => {})]));
+  return { client, failure };
+}
+
+async function nodes(relay: TestRelay): Promise<number> {
+  return (await schedulerClient(relay.grpc).getLoads({})).loads.length;
+}
+
+async function expectServes(relay: TestRelay): Promise<void> {
+  const request = greedyRequest(PROMPT_IDS, { maxNewTokens: 12 });
+  expect(idsOf(await collect(schedulerClient(relay.grpc), request))).toEqual(OUTPUT_IDS.slice(0, 12));
+}
+
+describe('a page goes', () => {
+  // A lease far longer than the bound: only Detach can end the stream in time.
+  test.each([
+    ['is closed', (page: Page) => page.close({ runBeforeUnload: true })],
+    ['goes elsewhere', (page: Page) => page.goto('about:blank')],
+  ])('when it %s its streams end with UNAVAILABLE within 5 s, and a new page serves', async (_, leave) => {
+    const relay = await relayWith('--lease', '60s');
+    const browser = await browserWith();
+    const page = await browser.serve(relay.webUrl);
+    const { client, failure } = await runningRequest(relay);
+    const leftAt = performance.now();
+    await leave(page);
+    const { code, at } = await within('the end of the stream', 10_000, failure);
+    expect(code).toBe('Unavailable');
+    expect(at - leftAt).toBeLessThan(5_000);
+
+    expect((await client.healthCheck({})).healthy).toBe(false);
+    expect(await nodes(relay)).toBe(0);
+    await browser.serve(relay.webUrl);
+    expect((await client.healthCheck({})).healthy).toBe(true);
+    await expectServes(relay);
+  });
+
+  test('when its browser is killed its streams end within the lease and 5 s', async () => {
+    const relay = await relayWith(...SHORT_LEASE);
+    const browser = await TestBrowser.launch();
+    await browser.serve(relay.webUrl);
+    const { client, failure } = await runningRequest(relay);
+    const killedAt = performance.now();
+    await browser.kill();
+    const { code, at } = await within('the end of the stream', 15_000, failure);
+    expect(code).toBe('Unavailable');
+    expect(at - killedAt).toBeLessThan(2_000 + 5_000);
+
+    expect((await client.healthCheck({})).healthy).toBe(false);
+    await (await browserWith()).serve(relay.webUrl);
+    await expectServes(relay);
+  });
+
+  test('when it leaves by its button it is no node any more, and joins again', async () => {
+    const relay = await relayWith();
+    const page = await (await browserWith()).serve(relay.webUrl);
+    await page.getByRole('button', { name: /leave/i }).click();
+    await untilState(page, 'left', 5_000);
+    await until('the relay has no node', 2_000, async () => (await nodes(relay)) === 0);
+    await page.getByRole('button', { name: /join/i }).click();
+    await untilState(page, 'serving', 30_000);
+    await expectServes(relay);
+  });
+
+  test('when it comes back from the bfcache it attaches afresh', async () => {
+    const relay = await relayWith('--lease', '60s');
+    const page = await (await browserWith()).serve(relay.webUrl);
+    // The browser's own events, as they come when a page is frozen and taken out again.
+    await page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))");
+    await until('the relay has no node', 5_000, async () => (await nodes(relay)) === 0);
+    await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))");
+    await until('the page is a node again', 20_000, async () => (await nodes(relay)) === 1);
+    await expectServes(relay);
+  });
+
+  test('when its user goes back to it, it serves', async () => {
+    const relay = await relayWith('--lease', '60s');
+    const browser = await browserWith({ ignoreDefaultArgs: ['--disable-back-forward-cache'] });
+    const page = await browser.serve(relay.webUrl);
+    await page.goto('about:blank');
+    await until('the relay has no node', 5_000, async () => (await nodes(relay)) === 0);
+    await page.goBack();
+    await untilState(page, 'serving', 30_000);
+    await until('the relay has one node', 5_000, async () => (await nodes(relay)) === 1);
+    await expectServes(relay);
+  });
+});
+
+test('a request that comes before the first page waits for it', async () => {
+  const relay = await relayWith();
+  const browser = await browserWith();
+  const client = schedulerClient(relay.grpc);
+  const answer = collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 8 }));
+  await until('the relay holds the request', 5_000, async () => {
+    const text = await (await fetch(`${relay.webUrl}/metrics`)).text();
+    return /^sglang:num_queue_reqs 1$/m.test(text);
+  });
+  await browser.serve(relay.webUrl);
+  expect(idsOf(await answer)).toEqual(OUTPUT_IDS.slice(0, 8));
+});
+
+test('no page within --start-wait is UNAVAILABLE', async () => {
+  const relay = await relayWith('--start-wait', '300ms');
+  const started = performance.now();
+  const { code, at } = await failureOf(collect(schedulerClient(relay.grpc), longRequest()));
+  expect(code).toBe('Unavailable');
+  expect(at - started).toBeGreaterThan(250);
+  expect(at - started).toBeLessThan(5_000);
+});
+
+test('two pages are two ranks, and both work', async () => {
+  const relay = await relayWith();
+  const browser = await browserWith();
+  await browser.serve(relay.webUrl);
+  await browser.serve(relay.webUrl);
+  const client = schedulerClient(relay.grpc);
+  const { loads } = await client.getLoads({});
+  expect(loads.map(({ dpRank }) => dpRank).sort()).toEqual([0, 1]);
+  for (const dataParallelRank of [0, 1]) {
+    const request = greedyRequest(PROMPT_IDS, { maxNewTokens: 8 }, { dataParallelRank });
+    expect(idsOf(await collect(client, request))).toEqual(OUTPUT_IDS.slice(0, 8));
+  }
+});
+
+describe('the relay goes', () => {
+  test('and comes back: the open page attaches within 10 s without a reload', async () => {
+    const relay = await relayWith();
+    const page = await (await browserWith()).serve(relay.webUrl);
+    await page.evaluate('window.notReloaded = true');
+    const { failure } = await runningRequest(relay);
+    await relay.command.kill();
+    expect((await within('the end of the stream', 5_000, failure)).code).toBe('Unavailable');
+    await untilState(page, 'reconnecting', 20_000);
+
+    const again = await relayWith(...portsOf(relay));
+    const backAt = performance.now();
+    await until('the page is a node again', 10_000, async () => (await nodes(again)) === 1);
+    expect(performance.now() - backAt).toBeLessThan(10_000);
+    await untilState(page, 'serving', 2_000);
+    expect(await page.evaluate('window.notReloaded')).toBe(true);
+    await expectServes(again);
+  });
+
+  test.skipIf(skipGateway !== undefined)(
+    'and its gateway finds it again, and answers what was asked meanwhile',
+    async () => {
+      const relay = await relayWith();
+      const browser = await browserWith();
+      await browser.serve(relay.webUrl);
+      const gateway: TestGateway = await testGateway(2, relay.grpc);
+      closers.push(() => gateway.close());
+      const url = `${gateway.url}/v1/chat/completions`;
+      const body = {
+        model: 'stories260K',
+        messages: [{ role: 'user', content: PROMPT }],
+        temperature: 0,
+        max_tokens: 20,
+      };
+      const ask = async () => (await postJson(url, body)).choices[0]!.message!.content;
+      expect(COMPLETION.startsWith(await ask())).toBe(true);
+
+      await relay.command.kill();
+      await until('the gateway sees that its worker is gone', 15_000, async () => {
+        const response = await post(url, { ...body, max_tokens: 1 });
+        await response.text();
+        return !response.ok;
+      });
+
+      const again = await relayWith(...portsOf(relay));
+      // Back, and most likely still without a page: the request waits for one.
+      const answer = await until('an answer', 20_000, async () => {
+        const response = await post(url, body);
+        const text = await response.text();
+        return response.ok ? (JSON.parse(text) as { choices: { message: { content: string } }[] }) : undefined;
+      });
+      expect(COMPLETION.startsWith(answer.choices[0]!.message.content)).toBe(true);
+      expect(await nodes(again)).toBe(1);
+      await until('the gateway calls its worker healthy', 10_000, async () => {
+        const { workers } = (await (await fetch(`${gateway.url}/workers`)).json()) as {
+          workers: { is_healthy: boolean }[];
+        };
+        return workers.every((worker) => worker.is_healthy);
+      });
+    },
+  );
+});

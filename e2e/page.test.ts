@@ -1,0 +1,75 @@
+// What a person sees: the page before, while and after it serves, and without WebGPU.
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { packageRoot } from '../src/cli/paths.ts';
+import { pageState, TestBrowser, untilState } from './harness/browser.ts';
+import { PROMPT_IDS } from './harness/golden.ts';
+import { startRelay, type TestRelay } from './harness/relay.ts';
+import { collect, greedyRequest, schedulerClient } from './harness/scheduler.ts';
+
+const pictures = join(packageRoot, 'test-results');
+let relay: TestRelay;
+let browser: TestBrowser;
+
+beforeAll(async () => {
+  mkdirSync(pictures, { recursive: true });
+  relay = await startRelay();
+  browser = await TestBrowser.launch();
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await relay?.command.stop();
+});
+
+test('joins by a button, tells model, adapter and state, and counts tokens', async () => {
+  const page = await browser.open(relay.webUrl);
+  expect(await pageState(page)).toBe('idle');
+  await page.screenshot({ path: join(pictures, 'page-idle.png') });
+  await page.getByRole('button', { name: /join/i }).click();
+  await untilState(page, 'serving', 45_000);
+
+  const text = page.locator('body');
+  expect(await text.innerText()).toMatch(/stories260K/);
+  expect(await text.innerText()).toMatch(/swiftshader/i);
+  await collect(schedulerClient(relay.grpc), greedyRequest(PROMPT_IDS, { maxNewTokens: 300, ignoreEos: true, n: 2 }));
+  await page.waitForFunction('/[1-9][0-9.]* *tokens?\\/s/i.test(document.body.innerText)', undefined, {
+    timeout: 10_000,
+  });
+  await page.screenshot({ path: join(pictures, 'page-serving.png') });
+
+  // SharedArrayBuffer and fine timers: the relay's headers isolate the page.
+  expect(await page.evaluate('crossOriginIsolated')).toBe(true);
+  await page.getByRole('button', { name: /leave/i }).click();
+  await untilState(page, 'left', 5_000);
+  await page.screenshot({ path: join(pictures, 'page-left.png') });
+  await page.context().close();
+});
+
+test('says so where WebGPU is missing', async () => {
+  const context = await browser.browser.newContext();
+  await context.addInitScript("Object.defineProperty(Navigator.prototype, 'gpu', { value: undefined })");
+  const page = await context.newPage();
+  await page.goto(`${relay.webUrl}/#join`);
+  await untilState(page, 'error', 5_000);
+  const error = (await page.evaluate('document.documentElement.dataset.error')) as string;
+  expect(error).toMatch(/WebGPU/);
+  // What the launcher is told, a person can read too.
+  expect(await page.locator('body').innerText()).toContain(error);
+  await page.screenshot({ path: join(pictures, 'page-no-webgpu.png') });
+  await context.close();
+});
+
+test('fits a narrow screen', async () => {
+  const context = await browser.browser.newContext({ viewport: { width: 320, height: 640 } });
+  const page = await context.newPage();
+  await page.goto(relay.webUrl);
+  await page.getByRole('button', { name: /join/i }).waitFor({ timeout: 5_000 });
+  expect(await page.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(320);
+  await context.close();
+});
+
+test('nothing was written to the console as an error', () => {
+  expect(browser.errors).toEqual([]);
+});
