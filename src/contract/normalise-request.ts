@@ -1,0 +1,85 @@
+import { Code } from '@connectrpc/connect';
+import { checkRanges } from './check-ranges.ts';
+import { checkServed } from './check-served.ts';
+import { ContractError, invalid } from './contract-error.ts';
+import type { GenerateRequest, SamplingParams } from './gen/sglang_scheduler_pb.ts';
+import type { ModelLimits, NormalisedRequest, NormalisedSampling } from './normalised-request.ts';
+import { readSeed } from './read-seed.ts';
+import { completeBytes, MAX_RESPONSE_BYTES } from './response-size.ts';
+
+/** Below this temperature SGLang takes the best token. */
+const GREEDY_BELOW = 1e-6;
+
+/**
+ * Checks a request and fills in its defaults, by the contract with the gateway: proto zeros mean "default", except
+ * temperature's. Throws ContractError, and nothing else: INVALID_ARGUMENT for mistakes first, then UNIMPLEMENTED for
+ * what isn't served, then RESOURCE_EXHAUSTED for a prompt that no KV pool can hold.
+ */
+export function normaliseRequest(request: GenerateRequest, model: ModelLimits): NormalisedRequest {
+  const params = request.samplingParams;
+  checkRanges(request, params, model);
+  // The seed's type is a range too, but an unknown key beside it is not: both are told here.
+  const seed = readSeed(params?.customParams);
+  checkServed(request, params, model);
+  const inputIds = request.tokenized?.inputIds ?? [];
+  if (model.poolTokens !== undefined && inputIds.length > model.poolTokens)
+    throw overPool(inputIds.length, model.poolTokens);
+  const sampling = normaliseSampling(params, seed, inputIds.length, model);
+  const topLogprobs = request.returnLogprob ? request.topLogprobsNum : 0;
+  const worst = completeBytes(sampling.maxNewTokens, request.returnLogprob, topLogprobs, model.vocabSize);
+  const fits = worst <= MAX_RESPONSE_BYTES;
+  if (!fits && !request.stream) {
+    const field = topLogprobs > 0 ? 'top_logprobs_num' : request.returnLogprob ? 'return_logprob' : 'max_new_tokens';
+    throw invalid(
+      field,
+      `asks for a response of up to ${worst} bytes, and one message holds ${MAX_RESPONSE_BYTES}; use stream=true.`,
+    );
+  }
+  return {
+    requestId: request.requestId,
+    inputIds,
+    sampling,
+    n: Math.max(1, params?.n ?? 1),
+    stream: request.stream,
+    outputLogprobs: request.returnLogprob,
+    topLogprobs,
+    logprobsInComplete: fits,
+    rank: request.dataParallelRank,
+  };
+}
+
+/** A prompt that no node can hold, whoever else runs. */
+export function overPool(promptTokens: number, poolTokens: number): ContractError {
+  return new ContractError(
+    Code.ResourceExhausted,
+    `tokenized.input_ids holds ${promptTokens} tokens, and the largest KV pool of the nodes holds ${poolTokens}.`,
+    'tokenized.input_ids',
+  );
+}
+
+function normaliseSampling(
+  params: SamplingParams | undefined,
+  seed: bigint | undefined,
+  promptTokens: number,
+  model: ModelLimits,
+): NormalisedSampling {
+  // Without sampling_params temperature is 1, as SGLang's own default; in them, 0 is a real zero.
+  const temperature = params ? params.temperature : 1;
+  const room = model.contextLength - promptTokens;
+  const asked = params?.maxNewTokens;
+  const topK = params?.topK ?? 0;
+  const ignoreEos = params?.ignoreEos ?? false;
+  return {
+    temperature: temperature < GREEDY_BELOW ? 0 : temperature,
+    topP: params?.topP || 1,
+    topK: topK < 1 || topK >= model.vocabSize ? 0 : topK,
+    minP: params?.minP ?? 0,
+    seed,
+    maxNewTokens: asked === undefined || asked < 0 ? room : Math.min(asked, room),
+    stopTokenIds: ignoreEos ? [] : [...new Set([...(params?.stopTokenIds ?? []), ...model.eosTokenIds])],
+    stopStrings: params?.stop ?? [],
+    skipSpecialTokens: params?.skipSpecialTokens ?? true,
+    spacesBetweenSpecialTokens: params?.spacesBetweenSpecialTokens ?? true,
+    noStopTrim: params?.noStopTrim ?? false,
+  };
+}

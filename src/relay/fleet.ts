@@ -1,0 +1,154 @@
+import { randomBytes } from 'node:crypto';
+import { Code, ConnectError } from '@connectrpc/connect';
+import type { Logger } from 'pino';
+import type {
+  AttachRequest,
+  DetachRequest,
+  NodeCommand,
+  ReportRequest,
+  Resume,
+} from '../contract/gen/node_relay_pb.ts';
+import type { Job } from './job.ts';
+import { readNodeFacts } from './node-facts.ts';
+import { type LinkOwner, type LinkSettings, NodeLink } from './node-link.ts';
+import { Signal } from './signal.ts';
+
+/** Sessions at a time; each costs memory, and anyone may attach. */
+const MAX_NODES = 1024;
+
+export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch'> {
+  readonly digest: string;
+  readonly ranks: number | undefined;
+}
+
+/** What the fleet tells the rest of the relay. */
+export interface FleetEvents {
+  onLost(jobs: readonly Job[], link: NodeLink): void;
+  onChange(): void;
+  onTokens(count: number): void;
+}
+
+/** All nodes: who they are, which rank they hold, and which of their words are of the newest epoch. */
+export class Fleet implements LinkOwner {
+  /** New at each start of the relay. */
+  readonly relayEpoch = randomBytes(8).readBigUInt64LE() >> 1n;
+  /** Nodes came or went, or can be reached again. */
+  readonly changed = new Signal();
+  private readonly sessions = new Map<string, NodeLink>();
+  private lastEpoch = 0n;
+  private closed = false;
+  private readonly settings: FleetSettings;
+  private readonly events: FleetEvents;
+  private readonly log: Logger;
+
+  constructor(settings: FleetSettings, events: FleetEvents, log: Logger) {
+    this.settings = settings;
+    this.events = events;
+    this.log = log;
+  }
+
+  /** All sessions, those within their lease but out of reach included; by rank. */
+  get links(): readonly NodeLink[] {
+    return [...this.sessions.values()].sort((a, b) => a.rank - b.rank);
+  }
+
+  get serving(): readonly NodeLink[] {
+    return this.links.filter((link) => link.serving);
+  }
+
+  /** KV slots of the largest node; undefined while none serves. */
+  get largestPool(): number | undefined {
+    const pools = this.serving.map((link) => link.facts.poolTokens);
+    return pools.length > 0 ? Math.max(...pools) : undefined;
+  }
+
+  /** Opens or resumes a session. Throws ConnectError before the first command. */
+  attach(request: AttachRequest, signal: AbortSignal): AsyncGenerator<NodeCommand> {
+    if (this.closed) throw new ConnectError('The relay is closing.', Code.Unavailable);
+    const facts = readNodeFacts(request, this.settings.digest);
+    if (request.resume) {
+      const link = this.resumable(request.resume);
+      const seen = request.resume.lastCommandSeq;
+      if (seen > link.lastCommandSeq)
+        throw new ConnectError('last_command_seq is of a command never sent.', Code.InvalidArgument);
+      return link.attach(++this.lastEpoch, seen, signal);
+    }
+    for (const link of this.sessions.values()) {
+      if (link.facts.nodeId === facts.nodeId)
+        link.end(new ConnectError('A newer Attach of the same node took over.', Code.Aborted));
+    }
+    const rank = this.freeRank();
+    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch: this.relayEpoch }, this);
+    this.sessions.set(link.token, link);
+    this.log.info({ rank, node: facts.nodeId, adapter: facts.adapter }, 'node attached');
+    return link.attach(++this.lastEpoch, undefined, signal);
+  }
+
+  /** Throws ConnectError (ABORTED) for a session or an epoch that is past. */
+  report(request: ReportRequest): bigint {
+    return this.current(request.sessionToken, request.relayEpoch).report(request);
+  }
+
+  /** Idempotent; a Detach of an older epoch changes nothing. */
+  detach(request: DetachRequest): void {
+    const link = this.current(request.sessionToken, request.relayEpoch);
+    if (request.sessionEpoch !== link.sessionEpoch) {
+      throw new ConnectError('The detach is of an older session epoch.', Code.Aborted);
+    }
+    link.end(new ConnectError('The node detached.', Code.Aborted));
+  }
+
+  close(): void {
+    this.closed = true;
+    for (const link of this.links) link.end(new ConnectError('The relay is closing.', Code.Unavailable));
+  }
+
+  onLinkEnd(link: NodeLink, jobs: readonly Job[]): void {
+    this.sessions.delete(link.token);
+    this.log.info({ rank: link.rank, reason: link.ended?.rawMessage, jobs: jobs.length }, 'node session over');
+    this.events.onLost(jobs, link);
+    this.notify();
+  }
+
+  onLinkChange(): void {
+    this.notify();
+  }
+
+  onJobFailed(link: NodeLink, job: Job): void {
+    this.log.warn({ rank: link.rank, job: String(job.id), code: job.lastRefusal?.code }, 'node failed a job');
+    this.events.onLost([job], link);
+  }
+
+  onTokens(count: number): void {
+    this.events.onTokens(count);
+  }
+
+  private notify(): void {
+    this.events.onChange();
+    this.changed.notify();
+  }
+
+  private resumable(resume: Resume): NodeLink {
+    const link = this.current(resume.sessionToken, resume.relayEpoch);
+    if (resume.sessionEpoch > link.sessionEpoch) throw new ConnectError('session_epoch was never given.', Code.Aborted);
+    return link;
+  }
+
+  private current(token: string, relayEpoch: bigint): NodeLink {
+    if (relayEpoch !== this.relayEpoch) throw new ConnectError('The relay was restarted: attach afresh.', Code.Aborted);
+    const link = this.sessions.get(token);
+    if (!link) throw new ConnectError('The session is over: attach afresh.', Code.Aborted);
+    return link;
+  }
+
+  private freeRank(): number {
+    const { ranks } = this.settings;
+    const taken = new Set([...this.sessions.values()].map((link) => link.rank));
+    let rank = 0;
+    while (taken.has(rank)) rank++;
+    if (rank >= (ranks ?? MAX_NODES)) {
+      throw new ConnectError(`All ${ranks ?? MAX_NODES} ranks are taken.`, Code.ResourceExhausted);
+    }
+    return rank;
+  }
+}

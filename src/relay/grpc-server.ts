@@ -1,0 +1,80 @@
+import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2';
+import type { AddressInfo } from 'node:net';
+import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
+import type { Logger } from 'pino';
+import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { answerHttp2 } from './answer-http2.ts';
+
+/** Streams a client leaves are resets; a gateway's one channel may bring many at once, which is no attack. */
+const RESETS = 100_000;
+const SILENT_PATH = `/${SglangScheduler.typeName}/${SglangScheduler.method.subscribeKvEvents.name}`;
+
+export interface ListeningServer {
+  readonly port: number;
+  /** Takes no more connections; ends those that are open after `graceMs`. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** gRPC over cleartext HTTP/2, and nothing else: a client of HTTP/1.1 gets no answer that could pass for health. */
+export async function listenGrpc(
+  handlers: ReadonlyMap<string, UniversalHandlerFn>,
+  { host, port, stallMs, log }: { host: string; port: number; stallMs: number; log: Logger },
+): Promise<ListeningServer> {
+  const server = createServer({
+    streamResetBurst: RESETS,
+    streamResetRate: RESETS,
+    // Of a session, which here is a whole gateway: the bodies being received are bounded elsewhere.
+    maxSessionMemory: 4096,
+    maxSessionInvalidFrames: RESETS,
+    maxSessionRejectedStreams: RESETS,
+    settings: { initialWindowSize: 1024 * 1024 },
+  });
+  const sessions = new Set<ServerHttp2Session>();
+  server.on('session', (session) => {
+    sessions.add(session);
+    session.once('close', () => sessions.delete(session));
+  });
+  // Each is a client's broken connection, and its streams are told by their own 'close'.
+  server.on('sessionError', (error) => log.debug({ error: error.message }, 'gRPC connection broke'));
+  server.on('stream', (stream, headers) => {
+    stream.on('error', () => {});
+    const path = (headers[':path'] ?? '').split('?', 1)[0] as string;
+    const handler = handlers.get(path);
+    if (!handler) {
+      const grpc = String(headers['content-type'] ?? '').startsWith('application/grpc');
+      stream.respond(
+        grpc
+          ? {
+              ':status': 200,
+              'content-type': 'application/grpc',
+              'grpc-status': '12',
+              'grpc-message': 'unknown service or method',
+            }
+          : { ':status': 404 },
+        { endStream: true },
+      );
+      stream.resume();
+      return;
+    }
+    answerHttp2(stream, headers, handler, { stallMs, headersFirst: path === SILENT_PATH }).catch((error: unknown) => {
+      log.error({ path, error }, 'gRPC stream failed');
+      stream.destroy();
+    });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, resolve);
+  });
+  server.on('error', (error) => log.error({ error }, 'gRPC server failed'));
+  return { port: (server.address() as AddressInfo).port, close: (graceMs) => closeHttp2(server, sessions, graceMs) };
+}
+
+async function closeHttp2(server: Http2Server, sessions: Set<ServerHttp2Session>, graceMs: number): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  for (const session of sessions) session.close();
+  const timer = setTimeout(() => {
+    for (const session of sessions) session.destroy();
+  }, graceMs);
+  await closed;
+  clearTimeout(timer);
+}

@@ -1,0 +1,43 @@
+import type { DescMethod } from '@bufbuild/protobuf';
+import { ReportRequestSchema } from '../contract/gen/node_relay_pb.ts';
+import {
+  GenerateRequestSchema,
+  SamplingParamsSchema,
+  TokenizedInputSchema,
+} from '../contract/gen/sglang_scheduler_pb.ts';
+import type { JsonLimits } from '../contract/json-guard.ts';
+import type { WireLimits } from '../contract/wire-guard.ts';
+import type { ServedModel } from './served-model.ts';
+
+/** What one request of a method may hold. */
+export interface RequestLimits {
+  readonly maxBytes: number;
+  /** JSON costs several times what binary does. */
+  readonly maxJsonBytes: number;
+  readonly wire: WireLimits;
+  readonly json: JsonLimits;
+}
+
+const MIB = 1024 * 1024;
+/** Decoding this many numbers takes well under 100 ms, and so does decoding this many messages. */
+const MAX_SCALARS = 1_000_000;
+const MAX_FIELDS = 50_000;
+const MAX_DEPTH = 64;
+
+/** Limits by method: prompts are bounded by the context, reports by the credits they can answer. */
+export function limitsOf(method: DescMethod, model: ServedModel, readMaxBytes: number): RequestLimits {
+  const list = (type: { typeName: string }, field: string) => `${type.typeName}.${field}`;
+  const isReport = method.input.typeName === ReportRequestSchema.typeName;
+  const prompts = new Map([
+    [list(TokenizedInputSchema, 'input_ids'), model.contextLength],
+    [list(SamplingParamsSchema, 'stop_token_ids'), model.vocabSize],
+    [list(GenerateRequestSchema, 'token_ids_logprob'), model.vocabSize],
+    [list(GenerateRequestSchema, 'input_embeds'), Math.min(MAX_SCALARS, model.contextLength * model.hiddenSize)],
+  ]);
+  return {
+    maxBytes: isReport ? Math.min(readMaxBytes, 8 * MIB) : readMaxBytes,
+    maxJsonBytes: Math.min(readMaxBytes, 8 * MIB),
+    wire: { maxScalars: MAX_SCALARS, maxFields: MAX_FIELDS, maxDepth: MAX_DEPTH, lists: prompts },
+    json: { maxElements: MAX_FIELDS + model.contextLength, maxDepth: MAX_DEPTH },
+  };
+}

@@ -1,0 +1,114 @@
+import { create } from '@bufbuild/protobuf';
+import { invalid } from '../contract/contract-error.ts';
+import {
+  type GetLoadsRequest,
+  type GetLoadsResponse,
+  GetLoadsResponseSchema,
+  type SchedulerLoad,
+  SchedulerLoadSchema,
+} from '../contract/gen/sglang_scheduler_pb.ts';
+import type { Job } from './job.ts';
+import type { NodeLink } from './node-link.ts';
+
+const SECTIONS = ['core', 'memory', 'spec', 'lora', 'disagg', 'queues', 'all'];
+const GIB = 1024 ** 3;
+
+/** One load per node that serves. Throws ContractError for a section that doesn't exist. */
+export function loadsOf(
+  request: GetLoadsRequest,
+  links: readonly NodeLink[],
+  waiting: readonly Job[],
+  version: string,
+): GetLoadsResponse {
+  const unknown = request.include.some((section) => !SECTIONS.includes(section));
+  if (unknown) throw invalid('include', `must hold only ${SECTIONS.join(', ')}.`);
+  const wants = (section: string) =>
+    request.include.length === 0 || request.include.includes('all') || request.include.includes(section);
+  const loads = links
+    .map((link, at) => loadOf(link, waitingAt(link, at, links.length, waiting), wants))
+    .filter((load) => request.dpRank === undefined || load.dpRank === request.dpRank);
+  const sum = (value: (load: SchedulerLoad) => number) => loads.reduce((total, load) => total + value(load), 0);
+  const mean = (value: (load: SchedulerLoad) => number) => (loads.length > 0 ? sum(value) / loads.length : 0);
+  const running = sum((load) => load.numRunningReqs);
+  // Without a node, what waits is nobody's, and still waits.
+  const queued =
+    links.length === 0 && request.dpRank === undefined ? samplesOf(waiting) : sum((load) => load.numWaitingReqs);
+  return create(GetLoadsResponseSchema, {
+    timestamp: new Date().toISOString(),
+    version,
+    dpRankCount: loads.length,
+    loads,
+    aggregate: {
+      totalRunningReqs: running,
+      totalWaitingReqs: queued,
+      totalReqs: running + queued,
+      avgTokenUsage: mean((load) => load.tokenUsage),
+      avgThroughput: mean((load) => load.genThroughput),
+      avgUtilization: mean((load) => load.utilization),
+    },
+  });
+}
+
+/** Jobs pinned to the node's rank, and its even share of those that any node may take. */
+function waitingAt(link: NodeLink, at: number, count: number, waiting: readonly Job[]): readonly Job[] {
+  const free = waiting.filter((job) => job.request.rank === undefined);
+  return [...waiting.filter((job) => job.request.rank === link.rank), ...free.filter((_, turn) => turn % count === at)];
+}
+
+function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string) => boolean): SchedulerLoad {
+  const { facts, load } = link;
+  const numRunningReqs = link.runningSamples;
+  const numWaitingReqs = samplesOf(waiting);
+  const tokenUsage = (load?.usedTokens ?? 0) / facts.poolTokens;
+  const value = create(SchedulerLoadSchema, {
+    dpRank: link.rank,
+    numRunningReqs,
+    numWaitingReqs,
+    numTotalReqs: numRunningReqs + numWaitingReqs,
+    numUsedTokens: load?.usedTokens ?? 0,
+    maxTotalNumTokens: facts.poolTokens,
+    tokenUsage,
+    genThroughput: load?.genThroughput ?? 0,
+    cacheHitRate: load?.cacheHitRate ?? 0,
+    utilization: Math.max(numRunningReqs / facts.maxRunning, tokenUsage / 0.9),
+    maxRunningRequests: facts.maxRunning,
+    numWaitingUncachedTokens: waiting.reduce((total, job) => total + job.request.inputIds.length, 0),
+  });
+  if (wants('memory') && load) {
+    value.memory = {
+      $typeName: 'sglang.grpc.scheduler.MemoryMetrics',
+      weightGb: Number(load.weightBytes) / GIB,
+      kvCacheGb: Number(load.kvBytes) / GIB,
+      graphGb: 0,
+      tokenCapacity: facts.poolTokens,
+    };
+  }
+  if (wants('disagg')) {
+    value.disaggregation = {
+      $typeName: 'sglang.grpc.scheduler.DisaggregationMetrics',
+      mode: 'null',
+      prefillPreallocQueueReqs: 0,
+      prefillInflightQueueReqs: 0,
+      decodePreallocQueueReqs: 0,
+      decodeTransferQueueReqs: 0,
+      decodeRetractedQueueReqs: 0,
+      kvTransferSpeedGbS: 0,
+      kvTransferLatencyMs: 0,
+    };
+  }
+  if (wants('queues')) {
+    value.queues = {
+      $typeName: 'sglang.grpc.scheduler.QueueMetrics',
+      waiting: numWaitingReqs,
+      grammar: 0,
+      paused: 0,
+      retracted: 0,
+    };
+  }
+  return value;
+}
+
+/** SGLang counts every sample as a request of its own. */
+function samplesOf(jobs: readonly Job[]): number {
+  return jobs.reduce((total, job) => total + job.unfinished.length, 0);
+}

@@ -1,0 +1,118 @@
+import { Code } from '@connectrpc/connect';
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { Job } from './job.ts';
+import type { NodeLink } from './node-link.ts';
+
+export interface MetricsSource {
+  /** Nodes that serve. */
+  readonly serving: () => readonly NodeLink[];
+  readonly waiting: () => readonly Job[];
+}
+
+const LATENCIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120];
+
+/**
+ * Counted values, under SGLang's names where SGLang has them. A node that told no load has no sample of it: unknown is
+ * absent, not zero. Nothing here comes from a prompt.
+ */
+export class Metrics {
+  readonly registry = new Registry();
+  private readonly requests: Counter;
+  private readonly aborted: Counter;
+  private readonly refusals: Counter<'code'>;
+  private readonly promptTokens: Counter;
+  private readonly cachedTokens: Counter;
+  private readonly generationTokens: Counter;
+  private readonly failovers: Counter;
+  private readonly firstTokenSeconds: Histogram;
+  private readonly requestSeconds: Histogram;
+
+  constructor(source: MetricsSource) {
+    const registers = [this.registry];
+    const counter = (name: string, help: string) => new Counter({ name, help, registers });
+    const histogram = (name: string, help: string) => new Histogram({ name, help, buckets: LATENCIES, registers });
+    this.requests = counter('sglang:num_requests_total', 'Requests taken.');
+    this.aborted = counter('sglang:num_aborted_requests_total', 'Requests that ended before they were complete.');
+    this.promptTokens = counter('sglang:prompt_tokens_total', 'Prompt tokens of requests taken.');
+    this.cachedTokens = counter('sglang:cached_tokens_total', 'Prompt tokens found in prefix caches.');
+    this.generationTokens = counter('sglang:generation_tokens_total', 'Output tokens that nodes made.');
+    this.failovers = counter('shoal:failovers_total', 'Requests whose node was lost while they ran.');
+    this.firstTokenSeconds = histogram('sglang:time_to_first_token_seconds', 'From arrival to the first token.');
+    this.requestSeconds = histogram('sglang:e2e_request_latency_seconds', 'From arrival to the end.');
+    this.refusals = new Counter({
+      name: 'shoal:refused_requests_total',
+      help: 'Requests refused before they were taken.',
+      labelNames: ['code'],
+      registers,
+    });
+    this.addGauges(source);
+  }
+
+  refused(code: Code): void {
+    this.refusals.inc({ code: Code[code] });
+  }
+
+  tokens(count: number): void {
+    this.generationTokens.inc(count);
+  }
+
+  firstToken(job: Job): void {
+    this.firstTokenSeconds.observe((performance.now() - job.arrivedAt) / 1000);
+  }
+
+  failedOver(jobs: number): void {
+    this.failovers.inc(jobs);
+  }
+
+  jobEnded(job: Job): void {
+    this.requests.inc();
+    this.promptTokens.inc(job.request.inputIds.length);
+    this.cachedTokens.inc(Math.max(0, ...job.samples.map((sample) => sample.cachedTokens ?? 0)));
+    this.requestSeconds.observe((performance.now() - job.arrivedAt) / 1000);
+    const whole = job.outcome === 'complete' && job.samples.every((sample) => sample.finish?.reason !== 'abort');
+    if (!whole) this.aborted.inc();
+  }
+
+  private addGauges({ serving, waiting }: MetricsSource): void {
+    const registers = [this.registry];
+    const total = (name: string, help: string, value: () => number) =>
+      new Gauge({
+        name,
+        help,
+        registers,
+        collect() {
+          this.set(value());
+        },
+      });
+    const perNode = (name: string, help: string, value: (link: NodeLink) => number | undefined) =>
+      new Gauge({
+        name,
+        help,
+        labelNames: ['dp_rank'],
+        registers,
+        collect() {
+          this.reset();
+          for (const link of serving()) {
+            const known = value(link);
+            if (known !== undefined) this.set({ dp_rank: link.rank }, known);
+          }
+        },
+      });
+    total('shoal:nodes', 'Nodes that serve.', () => serving().length);
+    total('sglang:num_queue_reqs', 'Requests that wait at the relay.', () => waiting().length);
+    perNode('sglang:num_running_reqs', 'Sequences given to the node.', (link) => link.runningSamples);
+    perNode('sglang:num_used_tokens', 'KV slots neither free nor evictable.', ({ load }) => load?.usedTokens);
+    perNode('sglang:token_usage', 'Used part of the KV slots.', ({ load, facts }) =>
+      load ? load.usedTokens / facts.poolTokens : undefined,
+    );
+    perNode('sglang:gen_throughput', 'Output tokens per second.', ({ load }) => load?.genThroughput);
+    perNode('sglang:cache_hit_rate', 'Part of prompts found in the prefix cache.', ({ load }) => load?.cacheHitRate);
+    perNode('sglang:max_total_num_tokens', 'KV slots, in tokens.', ({ facts }) => facts.poolTokens);
+    perNode('shoal:gpu_bytes', 'Bytes of all live GPU buffers.', ({ load }) =>
+      load ? Number(load.gpuBytes) : undefined,
+    );
+    perNode('shoal:heap_bytes', 'Bytes of the heap of the page.', ({ load }) =>
+      load?.heapBytes === undefined ? undefined : Number(load.heapBytes),
+    );
+  }
+}

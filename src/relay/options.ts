@@ -1,0 +1,96 @@
+import type { Logger } from 'pino';
+import type { ServedModel } from './served-model.ts';
+
+/** How a relay is set up; everything but the model and the build has a default. Times are milliseconds. */
+export interface RelayOptions {
+  /** A model folder, or one read before with `readServedModel`. */
+  readonly model: string | ServedModel;
+  /** `pageHash` is the SHA-256 of the built page, hex. */
+  readonly build: { readonly packageVersion: string; readonly pageHash: string };
+  /** Folder of the built page; none is served without it. */
+  readonly pageDir?: string;
+  readonly grpcHost?: string;
+  /** 0 takes a free port. */
+  readonly grpcPort?: number;
+  readonly webHost?: string;
+  readonly webPort?: number;
+  /** How long a node may be silent before its session ends. */
+  readonly leaseMs?: number;
+  readonly heartbeatMs?: number;
+  /** How long a request waits for a first node. */
+  readonly startWaitMs?: number;
+  /** How long a request whose node was lost waits for another. */
+  readonly rejoinWaitMs?: number;
+  /** Requests that wait at the relay. */
+  readonly maxQueued?: number;
+  /** How long a request may wait for room at a node. */
+  readonly queueMs?: number;
+  /** From a request's arrival to its first token. */
+  readonly firstTokenMs?: number;
+  /** A whole request. */
+  readonly requestMs?: number;
+  /** How long a request's body may take to arrive. */
+  readonly receiveMs?: number;
+  /** How long a client may not read what is ready for it. */
+  readonly stallMs?: number;
+  /** How long `close` lets running requests go on. */
+  readonly closeGraceMs?: number;
+  /** Bytes of one request. */
+  readonly readMaxBytes?: number;
+  /** Bytes being received over all requests. */
+  readonly receivingMaxBytes?: number;
+  /** Fixes the number of ranks; any number of nodes may come without it. */
+  readonly ranks?: number;
+  /** Defaults to warnings and worse on the standard output. */
+  readonly logger?: Logger;
+}
+
+export const defaultOptions = {
+  grpcHost: '127.0.0.1',
+  grpcPort: 30001,
+  webHost: '127.0.0.1',
+  webPort: 8080,
+  leaseMs: 15_000,
+  heartbeatMs: 3_000,
+  startWaitMs: 20_000,
+  rejoinWaitMs: 0,
+  maxQueued: 1024,
+  queueMs: 120_000,
+  firstTokenMs: 300_000,
+  requestMs: 3_600_000,
+  receiveMs: 60_000,
+  stallMs: 120_000,
+  closeGraceMs: 3_000,
+  readMaxBytes: 32 * 1024 * 1024,
+  receivingMaxBytes: 128 * 1024 * 1024,
+} as const;
+
+/** Options with the defaults in place. */
+export type RelaySettings = {
+  readonly [K in keyof typeof defaultOptions]: number extends RelayOptions[K] ? number : string;
+} & {
+  readonly ranks: number | undefined;
+};
+
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** Fills in the defaults. Throws RangeError naming an option that makes no sense. */
+export function settle(options: RelayOptions): RelaySettings {
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const settings = { ...defaultOptions, ranks: undefined, ...given } as RelaySettings;
+  for (const key of Object.keys(defaultOptions) as (keyof typeof defaultOptions)[]) {
+    const value: unknown = settings[key];
+    if (typeof value === 'string') continue;
+    const least =
+      key.endsWith('Port') || key === 'rejoinWaitMs' || key === 'closeGraceMs' || key === 'maxQueued' ? 0 : 1;
+    if (!Number.isInteger(value) || (value as number) < least || (value as number) > MAX_TIMER_MS) {
+      throw new RangeError(`${key} must be an integer in [${least}, ${MAX_TIMER_MS}], got ${String(value)}.`);
+    }
+  }
+  if (settings.heartbeatMs * 2 > settings.leaseMs) {
+    throw new RangeError(
+      `heartbeatMs must be at most half of leaseMs (${settings.leaseMs}), got ${settings.heartbeatMs}.`,
+    );
+  }
+  return settings;
+}

@@ -1,0 +1,157 @@
+import { create } from '@bufbuild/protobuf';
+import { Code, ConnectError, createConnectRouter } from '@connectrpc/connect';
+import { pino } from 'pino';
+import { ContractError } from '../contract/contract-error.ts';
+import { Health } from '../contract/gen/grpc/health_pb.ts';
+import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
+import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
+import { BuildSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
+import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { Fleet } from './fleet.ts';
+import { listenGrpc } from './grpc-server.ts';
+import { guardHandlers } from './guard-handlers.ts';
+import { healthService } from './health-service.ts';
+import { JobTable } from './job-table.ts';
+import { Metrics } from './metrics.ts';
+import { nodeRelayService } from './node-relay-service.ts';
+import { type RelayOptions, settle } from './options.ts';
+import { ReceivingBudget } from './receiving-budget.ts';
+import { reflectionServices } from './reflection-service.ts';
+import { Router } from './router.ts';
+import { schedulerService } from './scheduler-service.ts';
+import { readServedModel, type ServedModel } from './served-model.ts';
+import { listenWeb } from './web-server.ts';
+
+/** A relay that runs. */
+export interface Relay {
+  readonly grpcPort: number;
+  readonly webPort: number;
+  readonly model: ServedModel;
+  /** Lets running requests go on for `closeGraceMs`, ends the others with a status, and frees both ports. */
+  close(): Promise<void>;
+}
+
+/** How long connections may linger once every stream has its end. */
+const LINGER_MS = 500;
+/** A message of the reflection service, the one that takes a stream of them. */
+const REFLECTION_BYTES = 64 * 1024;
+
+/**
+ * Starts the relay: one scheduler worker to the gateway, any number of nodes behind it. Rejects where the model can't
+ * be read, a port can't be had, or an option makes no sense (RangeError).
+ */
+export async function startRelay(options: RelayOptions): Promise<Relay> {
+  const settings = settle(options);
+  const log = options.logger ?? pino({ level: 'warn' });
+  const model = typeof options.model === 'string' ? await readServedModel(options.model) : options.model;
+  const shutdown = new AbortController();
+  let closing = false;
+
+  const table = new JobTable();
+  const fleet = new Fleet(
+    {
+      digest: model.digest,
+      vocabSize: model.vocabSize,
+      build: create(BuildSchema, options.build),
+      leaseMs: settings.leaseMs,
+      heartbeatMs: settings.heartbeatMs,
+      ranks: settings.ranks,
+    },
+    {
+      onLost(jobs) {
+        metrics.failedOver(jobs.length);
+        router.requeue(jobs);
+      },
+      onChange: () => router.pump(),
+      onTokens: (count) => metrics.tokens(count),
+    },
+    log,
+  );
+  const router = new Router(() => fleet.links, settings);
+  const metrics = new Metrics({ serving: () => fleet.serving, waiting: () => router.waiting });
+  const serving = () => !closing && fleet.serving.length > 0;
+
+  const scheduler = schedulerService({
+    model,
+    fleet,
+    table,
+    router,
+    metrics,
+    log,
+    packageVersion: options.build.packageVersion,
+    ranks: settings.ranks,
+    closing: () => closing,
+  });
+  const common = {
+    shutdownSignal: shutdown.signal,
+    readMaxBytes: settings.readMaxBytes,
+    // Unknown fields are nothing to us; keeping them would cost as much as decoding them.
+    binaryOptions: { readUnknownFields: false },
+  };
+  const guard = {
+    model,
+    budget: new ReceivingBudget(settings.receivingMaxBytes),
+    readMaxBytes: settings.readMaxBytes,
+    receiveMs: settings.receiveMs,
+  };
+  const reflection = reflectionServices();
+  const small = { ...common, readMaxBytes: REFLECTION_BYTES };
+  const grpc = createConnectRouter(common)
+    .service(SglangScheduler, scheduler)
+    .service(Health, healthService({ serving, changed: fleet.changed }))
+    .service(ServerReflection, reflection.v1, small)
+    .service(ServerReflectionAlpha, reflection.v1alpha, small);
+  const web = createConnectRouter({ ...common, grpc: false })
+    .service(SglangScheduler, scheduler)
+    .service(NodeRelay, nodeRelayService(fleet));
+
+  const grpcServer = await listenGrpc(guardHandlers(grpc.handlers, guard), {
+    host: settings.grpcHost,
+    port: settings.grpcPort,
+    stallMs: settings.stallMs,
+    log,
+  });
+  const webServer = await listenWeb(guardHandlers(web.handlers, guard), {
+    host: settings.webHost,
+    port: settings.webPort,
+    stallMs: settings.stallMs,
+    pageDir: options.pageDir,
+    model,
+    registry: metrics.registry,
+    serving,
+    log,
+  }).catch(async (error: unknown) => {
+    await grpcServer.close(0);
+    throw error;
+  });
+  log.info({ grpcPort: grpcServer.port, webPort: webServer.port, model: model.name, digest: model.digest }, 'relay up');
+
+  async function close(): Promise<void> {
+    closing = true;
+    fleet.changed.notify();
+    const closed = new ContractError(Code.Unavailable, 'The relay is closing.');
+    for (const job of router.waiting.slice()) job.fail(closed);
+    const deadline = performance.now() + settings.closeGraceMs;
+    while ([...table.jobs].some((job) => job.outcome === undefined) && performance.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    for (const job of table.jobs) job.fail(closed);
+    fleet.close();
+    // One turn for the ends just told to be written before their streams are told to go.
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    shutdown.abort(new ConnectError('The relay is closing.', Code.Unavailable));
+    await Promise.all([grpcServer.close(LINGER_MS), webServer.close(LINGER_MS)]);
+    log.info('relay down');
+  }
+
+  let closed: Promise<void> | undefined;
+  return {
+    grpcPort: grpcServer.port,
+    webPort: webServer.port,
+    model,
+    close: () => {
+      closed ??= close();
+      return closed;
+    },
+  };
+}

@@ -1,0 +1,173 @@
+import { create } from '@bufbuild/protobuf';
+import { Code, ConnectError, type HandlerContext, type ServiceImpl } from '@connectrpc/connect';
+import type { Logger } from 'pino';
+import {
+  AbortResponseSchema,
+  type GenerateRequest,
+  type GenerateResponse,
+  HealthCheckResponseSchema,
+  type SglangScheduler,
+} from '../contract/gen/sglang_scheduler_pb.ts';
+import { normaliseRequest } from '../contract/normalise-request.ts';
+import type { ModelLimits } from '../contract/normalised-request.ts';
+import type { Fleet } from './fleet.ts';
+import { streamJob } from './generate-stream.ts';
+import type { Job } from './job.ts';
+import type { JobTable } from './job-table.ts';
+import { loadsOf } from './loads.ts';
+import type { Metrics } from './metrics.ts';
+import type { Router } from './router.ts';
+import type { ServedModel } from './served-model.ts';
+import { modelInfoOf, serverInfoOf } from './server-info.ts';
+import { toConnectError } from './to-connect-error.ts';
+
+export interface SchedulerParts {
+  readonly model: ServedModel;
+  readonly fleet: Fleet;
+  readonly table: JobTable;
+  readonly router: Router;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  readonly packageVersion: string;
+  readonly ranks: number | undefined;
+  /** True once the relay closes. */
+  readonly closing: () => boolean;
+}
+
+/** What the gateway talks to. Prompts stay out of logs and metrics; counts go in. */
+export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
+  const { model, fleet, table, router, metrics, log } = parts;
+  const startedAtMs = Date.now();
+  const started = performance.now();
+  let lastRequestAtMs: number | undefined;
+
+  /** Checks a request and gives it to the router. Throws ContractError. */
+  function admit(request: GenerateRequest): Job {
+    const job = table.add(normaliseRequest(request, limitsOf(parts)));
+    job.onEnd = () => metrics.jobEnded(job);
+    job.onFirstToken = () => metrics.firstToken(job);
+    try {
+      router.submit(job);
+    } catch (error) {
+      table.remove(job);
+      throw error;
+    }
+    return job;
+  }
+
+  async function* generate(request: GenerateRequest, context: HandlerContext): AsyncGenerator<GenerateResponse> {
+    lastRequestAtMs = Date.now();
+    if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
+    let job: Job;
+    try {
+      job = admit(request);
+    } catch (error) {
+      const refusal = toConnectError(error);
+      metrics.refused(refusal.code);
+      log.debug({ code: Code[refusal.code] }, 'request refused');
+      throw refusal;
+    }
+    // The stream may be stuck in a write when its client goes: the signal is told whatever it waits for.
+    const leave = () => {
+      job.leave();
+      table.remove(job);
+    };
+    if (context.signal.aborted) leave();
+    context.signal.addEventListener('abort', leave, { once: true });
+    try {
+      yield* streamJob(job);
+    } finally {
+      context.signal.removeEventListener('abort', leave);
+      leave();
+      log.debug({ job: String(job.id), tokens: job.samples.map((sample) => sample.ids.length) }, 'request over');
+    }
+  }
+
+  return {
+    generate,
+
+    abort({ requestId }) {
+      const job = table.find(requestId);
+      const known = job !== undefined && job.outcome === undefined;
+      job?.abort();
+      return create(AbortResponseSchema, {
+        success: known,
+        message: known ? '' : `Request ${requestId.slice(0, 200)} not found`,
+      });
+    },
+
+    healthCheck() {
+      const serving = fleet.serving.length;
+      const healthy = serving > 0 && !parts.closing();
+      const why = parts.closing()
+        ? 'The relay is closing.'
+        : 'No node is serving: open the page of the relay in a browser.';
+      return create(HealthCheckResponseSchema, { healthy, message: healthy ? `${serving} serving` : why });
+    },
+
+    getModelInfo: () => modelInfoOf(model),
+
+    getServerInfo: () =>
+      serverInfoOf(model, fleet.serving, {
+        packageVersion: parts.packageVersion,
+        startedAtMs,
+        uptimeSeconds: (performance.now() - started) / 1000,
+        activeRequests: [...table.jobs].filter((job) => job.outcome === undefined).length,
+        lastRequestAtMs,
+        ranks: parts.ranks,
+      }),
+
+    getLoads(request) {
+      try {
+        return loadsOf(request, fleet.serving, router.waiting, `shoal ${parts.packageVersion}`);
+      } catch (error) {
+        throw toConnectError(error);
+      }
+    },
+
+    // Nothing enters it yet. An UNIMPLEMENTED here would be asked again for ever, up to ten times a second.
+    // biome-ignore lint/correctness/useYield: an open, silent stream
+    async *subscribeKvEvents(_request, context) {
+      await aborted(context.signal);
+    },
+
+    embed: refuse('Embed', `the model ${model.name} makes no embeddings`),
+    // biome-ignore lint/correctness/useYield: a stream that only refuses
+    async *getTokenizer() {
+      throw unimplemented('GetTokenizer', 'read the tokenizer in the folder that GetModelInfo names');
+    },
+    flushCache: refuse('FlushCache'),
+    startProfile: refuse('StartProfile'),
+    stopProfile: refuse('StopProfile'),
+    loadLoRAAdapter: refuse('LoadLoRAAdapter'),
+    unloadLoRAAdapter: refuse('UnloadLoRAAdapter'),
+    listLoadedLoRAAdapters: refuse('ListLoadedLoRAAdapters'),
+  };
+}
+
+function limitsOf({ model, fleet, ranks }: SchedulerParts): ModelLimits {
+  const poolTokens = fleet.largestPool;
+  return {
+    vocabSize: model.vocabSize,
+    contextLength: model.contextLength,
+    eosTokenIds: model.eosTokenIds,
+    hiddenSize: model.hiddenSize,
+    ...(poolTokens === undefined ? {} : { poolTokens }),
+    ...(ranks === undefined ? {} : { ranks }),
+  };
+}
+
+function unimplemented(rpc: string, why = 'this version of shoal does not serve it'): ConnectError {
+  return new ConnectError(`${rpc} is not served: ${why}.`, Code.Unimplemented);
+}
+
+function refuse(rpc: string, why?: string): () => never {
+  return () => {
+    throw unimplemented(rpc, why);
+  };
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
+}

@@ -1,0 +1,80 @@
+import { create } from '@bufbuild/protobuf';
+import { timestampFromMs } from '@bufbuild/protobuf/wkt';
+import {
+  type GetModelInfoResponse,
+  GetModelInfoResponseSchema,
+  type GetServerInfoResponse,
+  GetServerInfoResponseSchema,
+} from '../contract/gen/sglang_scheduler_pb.ts';
+import type { NodeLink } from './node-link.ts';
+import type { ServedModel } from './served-model.ts';
+
+/** The first characters of the digest: enough to tell two sets of weights apart. */
+function weightVersion(model: ServedModel): string {
+  return model.digest.slice(0, 12);
+}
+
+export function modelInfoOf(model: ServedModel): GetModelInfoResponse {
+  return create(GetModelInfoResponseSchema, {
+    modelPath: model.folder,
+    tokenizerPath: model.folder,
+    servedModelName: model.name,
+    isGeneration: true,
+    weightVersion: weightVersion(model),
+    maxContextLength: model.contextLength,
+    // A prompt of the whole context is taken: it leaves room for no output.
+    maxReqInputLen: model.contextLength,
+    vocabSize: model.vocabSize,
+    modelType: model.modelType,
+    architectures: [...model.architectures],
+    eosTokenIds: [...model.eosTokenIds],
+    padTokenId: model.padTokenId ?? 0,
+    bosTokenId: model.bosTokenId ?? 0,
+  });
+}
+
+export interface ServerState {
+  readonly packageVersion: string;
+  /** Wall clock at start, in milliseconds; told to clients only. */
+  readonly startedAtMs: number;
+  readonly uptimeSeconds: number;
+  readonly activeRequests: number;
+  readonly lastRequestAtMs: number | undefined;
+  readonly ranks: number | undefined;
+}
+
+/** Capacities are those of the nodes that serve now; without one they are left out. */
+export function serverInfoOf(
+  model: ServedModel,
+  links: readonly NodeLink[],
+  state: ServerState,
+): GetServerInfoResponse {
+  const poolTokens = links.reduce((total, link) => total + link.facts.poolTokens, 0);
+  const maxRunning = links.reduce((total, link) => total + link.facts.maxRunning, 0);
+  return create(GetServerInfoResponseSchema, {
+    serverArgs: {
+      model_path: model.folder,
+      tokenizer_path: model.folder,
+      served_model_name: model.name,
+      tp_size: 1,
+      pp_size: 1,
+      dp_size: state.ranks ?? 1,
+      context_length: model.contextLength,
+      vocab_size: model.vocabSize,
+      weight_version: weightVersion(model),
+      load_balance_method: 'shortest_queue',
+      disaggregation_mode: 'null',
+      is_embedding: false,
+      ...(links.length > 0 ? { max_total_tokens: poolTokens, max_running_requests: maxRunning } : {}),
+    },
+    schedulerInfo: { status: links.length > 0 ? 'ready' : 'no node', nodes: links.length },
+    activeRequests: state.activeRequests,
+    isPaused: false,
+    lastReceiveTimestamp: (state.lastRequestAtMs ?? 0) / 1000,
+    uptimeSeconds: state.uptimeSeconds,
+    sglangVersion: `shoal ${state.packageVersion}`,
+    serverType: 'grpc',
+    startTime: timestampFromMs(state.startedAtMs),
+    maxTotalNumTokens: poolTokens,
+  });
+}

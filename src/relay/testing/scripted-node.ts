@@ -1,0 +1,358 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
+import { createConnectTransport } from '@connectrpc/connect-node';
+import {
+  type AttachRequest,
+  Finished_Reason,
+  type Generate,
+  type NodeCommand,
+  type NodeEvent,
+  NodeEventSchema,
+  type NodeLoadSchema,
+  NodeRelay,
+  Precision,
+  type Welcome,
+} from '../../contract/gen/node_relay_pb.ts';
+
+export interface Script {
+  readonly webPort: number;
+  readonly modelDigest: string;
+  readonly nodeId?: string;
+  readonly contextLength?: number;
+  readonly poolTokens?: number;
+  readonly maxRunning?: number;
+  /** The next id, from all ids so far, prompt included: a wrong resume shows in every id after it. */
+  readonly next?: (ids: readonly number[], index: number) => number;
+  /** Between two steps; 0 goes as fast as the credits. */
+  readonly stepMs?: number;
+  /** Tokens of a sample in one report. */
+  readonly tokensPerStep?: number;
+  /** What becomes of a report on its way: each name is a way a network fails. */
+  readonly fate?: () => 'arrives' | 'request lost' | 'response lost' | 'comes twice';
+  /** Generates nothing by itself. */
+  readonly manual?: boolean;
+  /** Fields of the AttachRequest that differ. */
+  readonly attach?: Partial<Omit<AttachRequest, '$typeName' | '$unknown'>>;
+}
+
+/** A hash of all ids so far, in [5, 505): clear of the stop ids of the small test model. */
+export function nextOf(ids: readonly number[], index: number): number {
+  let hash = 2166136261 ^ index;
+  for (const id of ids) hash = Math.imul(hash ^ id, 16777619) >>> 0;
+  return 5 + (hash % 500);
+}
+
+/** The output that `nextOf` gives for a prompt. */
+export function outputOf(prompt: readonly number[], count: number, index = 0): number[] {
+  const ids = [...prompt];
+  for (let made = 0; made < count; made++) ids.push(nextOf(ids, index));
+  return ids.slice(prompt.length);
+}
+
+interface Sequence {
+  readonly job: Generate;
+  readonly index: number;
+  readonly output: number[];
+  credit: number;
+  done: boolean;
+}
+
+/** A node that speaks the real protocol over real HTTP, and answers by a function instead of a model. */
+export class ScriptedNode {
+  /** All commands seen, pings and repeats included. */
+  readonly commands: NodeCommand[] = [];
+  welcome: Welcome | undefined;
+  /** How the last stream ended. */
+  streamError: ConnectError | undefined;
+  reportError: ConnectError | undefined;
+  load: MessageInitShape<typeof NodeLoadSchema> | undefined;
+  private readonly script: Script;
+  readonly client: Client<typeof NodeRelay>;
+  private readonly sequences: Sequence[] = [];
+  private readonly events: NodeEvent[] = [];
+  private stream = new AbortController();
+  private lastCommandSeq = 0n;
+  private reportSeq = 0n;
+  private dead = false;
+  private reporting: Promise<void> | undefined;
+  private stepTimer: NodeJS.Timeout | undefined;
+  private heartbeat: NodeJS.Timeout | undefined;
+  private waiters: (() => void)[] = [];
+
+  private constructor(script: Script) {
+    this.script = script;
+    this.client = createClient(
+      NodeRelay,
+      createConnectTransport({ baseUrl: `http://127.0.0.1:${script.webPort}`, httpVersion: '1.1' }),
+    );
+  }
+
+  /** Attaches and waits for the welcome. Rejects as the relay refuses. */
+  static async attach(script: Script): Promise<ScriptedNode> {
+    const node = new ScriptedNode(script);
+    await node.open(false);
+    return node;
+  }
+
+  /** Drops the stream and opens it again, resuming the session. */
+  async reconnect(): Promise<void> {
+    this.stream.abort();
+    await this.open(true);
+  }
+
+  /** Drops the stream only: the relay must find out. */
+  dropStream(): void {
+    this.stream.abort();
+  }
+
+  /** Vanishes without a word, as a killed browser does. */
+  kill(): void {
+    this.dead = true;
+    clearTimeout(this.stepTimer);
+    clearInterval(this.heartbeat);
+    this.stream.abort();
+  }
+
+  async detach(): Promise<void> {
+    await this.client.detach({ ...this.fence(), reason: 'test' });
+    this.kill();
+  }
+
+  /** Resolves once `holds`; it is checked after every command and report. Rejects after `ms`. */
+  async until(holds: () => boolean, ms = 5_000): Promise<void> {
+    const late = performance.now() + ms;
+    while (!holds()) {
+      const left = late - performance.now();
+      if (left <= 0) throw new Error(`not within ${ms} ms: ${holds}`);
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, left);
+        this.waiters.push(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+      });
+    }
+  }
+
+  commandsOf<C extends NonNullable<NodeCommand['command']['case']>>(
+    which: C,
+  ): Extract<NodeCommand['command'], { case: C }>['value'][] {
+    return this.commands.filter((one) => one.command.case === which).map((one) => one.command.value as never);
+  }
+
+  /** Jobs asked for, the first time each came. */
+  get jobs(): Generate[] {
+    const jobs = new Map(this.commandsOf('generate').map((job) => [job.jobId, job]));
+    return [...jobs.values()];
+  }
+
+  outputLength(jobId: bigint, index = 0): number {
+    return this.sequences.find((one) => one.job.jobId === jobId && one.index === index)?.output.length ?? 0;
+  }
+
+  fence() {
+    return {
+      sessionToken: this.welcome?.sessionToken ?? '',
+      relayEpoch: this.welcome?.relayEpoch ?? 0n,
+      sessionEpoch: this.welcome?.sessionEpoch ?? 0n,
+    };
+  }
+
+  /** Adds events by hand, and reports. */
+  tell(...events: MessageInitShape<typeof NodeEventSchema>[]): Promise<void> {
+    this.events.push(...events.map((event) => create(NodeEventSchema, event)));
+    return this.report();
+  }
+
+  private async open(resume: boolean): Promise<void> {
+    const { script } = this;
+    const stream = new AbortController();
+    this.stream = stream;
+    const before = this.welcome;
+    const commands = this.client.attach(
+      {
+        protocolVersion: 1,
+        nodeId: script.nodeId ?? `node-${Math.random().toString(36).slice(2, 12).padEnd(10, '0')}`,
+        modelDigest: script.modelDigest,
+        precision: Precision.EXACT,
+        contextLength: script.contextLength ?? 512,
+        poolTokens: script.poolTokens ?? 4096,
+        maxRunning: script.maxRunning ?? 64,
+        ...script.attach,
+        ...(resume && before ? { resume: { ...this.fence(), lastCommandSeq: this.lastCommandSeq } } : {}),
+      },
+      { signal: stream.signal },
+    );
+    const welcomed = new Promise<void>((resolve, reject) => {
+      void this.read(commands, stream, resolve, reject);
+    });
+    await welcomed;
+    clearInterval(this.heartbeat);
+    this.heartbeat = setInterval(() => void this.report(true), this.welcome?.heartbeatMs ?? 1000);
+  }
+
+  private async read(
+    commands: AsyncIterable<NodeCommand>,
+    stream: AbortController,
+    welcomed: () => void,
+    refused: (error: unknown) => void,
+  ): Promise<void> {
+    try {
+      for await (const command of commands) {
+        if (stream !== this.stream || this.dead) return;
+        this.commands.push(command);
+        this.obey(command);
+        if (command.command.case === 'welcome') welcomed();
+        this.wake();
+      }
+    } catch (error) {
+      if (stream === this.stream && !stream.signal.aborted) this.streamError = ConnectError.from(error);
+      refused(error);
+    } finally {
+      this.wake();
+    }
+  }
+
+  private obey(command: NodeCommand): void {
+    if (command.seq > 0n) {
+      // Exactly once and in order, whatever was sent again.
+      if (command.seq !== this.lastCommandSeq + 1n)
+        throw new Error(`command ${command.seq} after ${this.lastCommandSeq}`);
+      this.lastCommandSeq = command.seq;
+    }
+    switch (command.command.case) {
+      case 'welcome':
+        this.welcome = command.command.value;
+        break;
+      case 'generate': {
+        const job = command.command.value;
+        for (const { index, credit, emittedIds } of job.samples) {
+          this.sequences.push({ job, index, output: [...emittedIds], credit, done: false });
+        }
+        break;
+      }
+      case 'grant': {
+        const { jobId, index, credit } = command.command.value;
+        const found = this.sequences.find((one) => one.job.jobId === jobId && one.index === index);
+        if (found) found.credit = Math.max(found.credit, credit);
+        break;
+      }
+      case 'abort': {
+        const { jobId } = command.command.value;
+        for (const one of this.sequences) if (one.job.jobId === jobId) one.done = true;
+        break;
+      }
+      default:
+    }
+    this.schedule();
+  }
+
+  private schedule(): void {
+    if (this.stepTimer || this.dead || this.script.manual) return;
+    this.stepTimer = setTimeout(() => {
+      this.stepTimer = undefined;
+      const made = this.sequences.filter((one) => !one.done).map((one) => this.step(one));
+      if (made.some(Boolean)) void this.report().then(() => this.schedule());
+    }, this.script.stepMs ?? 0);
+  }
+
+  /** One step of one sequence; false where it is parked. */
+  private step(sequence: Sequence): boolean {
+    const { job, index, output } = sequence;
+    const sampling = job.sampling;
+    if (!sampling) throw new Error('a job without sampling');
+    const offset = output.length;
+    const room = Math.min(this.script.tokensPerStep ?? 1, sequence.credit - offset, sampling.maxNewTokens - offset);
+    if (room <= 0 && offset < sampling.maxNewTokens) return false;
+    let stop: number | undefined;
+    while (output.length < offset + room && stop === undefined) {
+      const id = (this.script.next ?? nextOf)([...job.inputIds, ...output], index);
+      output.push(id);
+      if (sampling.stopTokenIds.includes(id)) stop = id;
+    }
+    const tokenIds = output.slice(offset);
+    if (tokenIds.length > 0) {
+      const top = job.topLogprobs;
+      this.push(job, index, {
+        case: 'tokens',
+        value: {
+          offset,
+          tokenIds,
+          logprobs: job.outputLogprobs ? tokenIds.map((id) => -id / 512) : [],
+          topLogprobs:
+            top > 0
+              ? tokenIds.map((id) => ({
+                  tokenIds: Array.from({ length: top }, (_, k) => (id + k) % 512),
+                  logprobs: Array.from({ length: top }, (_, k) => -id / 512 - k),
+                }))
+              : [],
+        },
+      });
+    }
+    if (output.length >= sampling.maxNewTokens || stop !== undefined) {
+      sequence.done = true;
+      const atLength = output.length >= sampling.maxNewTokens;
+      this.push(job, index, {
+        case: 'finished',
+        value: {
+          reason: atLength ? Finished_Reason.LENGTH : Finished_Reason.STOP,
+          completionTokens: output.length,
+          ...(atLength || stop === undefined ? {} : { matched: { case: 'matchedTokenId', value: stop } }),
+        },
+      });
+    }
+    return true;
+  }
+
+  private push(job: Generate, index: number, event: MessageInitShape<typeof NodeEventSchema>['event']): void {
+    this.events.push(create(NodeEventSchema, { jobId: job.jobId, index, ...(event ? { event } : {}) }));
+  }
+
+  /** Sends what is to be told, again until it is acknowledged; at most one report is under way. */
+  async report(heartbeat = false): Promise<void> {
+    while (this.reporting) await this.reporting;
+    if (this.dead || (this.events.length === 0 && !heartbeat)) return;
+    this.reporting = this.deliver().finally(() => {
+      this.reporting = undefined;
+      this.wake();
+    });
+    await this.reporting;
+  }
+
+  private async deliver(): Promise<void> {
+    const events = this.events.splice(0);
+    const seq = events.length > 0 ? ++this.reportSeq : 0n;
+    for (let attempt = 0; attempt < 100 && !this.dead; attempt++) {
+      const request = {
+        ...this.fence(),
+        seq,
+        lastCommandSeq: this.lastCommandSeq,
+        events,
+        ...(this.load ? { load: this.load } : {}),
+      };
+      const fate = this.script.fate?.() ?? 'arrives';
+      try {
+        if (fate === 'request lost') throw new ConnectError('lost', Code.Unavailable);
+        await this.client.report(request);
+        if (fate === 'comes twice') await this.client.report(request);
+        if (fate === 'response lost') throw new ConnectError('lost', Code.Unavailable);
+        return;
+      } catch (error) {
+        const failure = ConnectError.from(error);
+        // An epoch that changed under way is no end: the same report goes again with the newer one.
+        const stale = failure.code === Code.Aborted && request.sessionEpoch !== this.welcome?.sessionEpoch;
+        if (failure.code !== Code.Unavailable && !stale) {
+          this.reportError = failure;
+          return;
+        }
+        await new Promise((resolve) => setTimeout(resolve, 2));
+      }
+    }
+  }
+
+  private wake(): void {
+    const { waiters } = this;
+    this.waiters = [];
+    for (const waiter of waiters) waiter();
+  }
+}
