@@ -1,0 +1,75 @@
+// What the forms of attention share: a softmax over one split of 64 keys, and the merge of splits in order.
+//
+// A split holds the keys with position / 64 = split, whatever chunk, batch or form they are met in, so a row's sum
+// has the same order everywhere: prefill, chunked prefill and decode give the same bits.
+// The kernel declares `params` (below), `step`, `query`, `kv`; prepend step.wgsl, kv-*.wgsl and `const HEAD_WORDS`.
+const SPLIT_KEYS = 64u;
+const MASKED = -3.0e38;
+
+struct Params {
+  heads: u32,
+  kvHeads: u32,
+  scale: f32,
+  // Keys a row sees, itself included; 0: all of them.
+  window: u32,
+  // 1: a row sees the keys after it too.
+  bidirectional: u32,
+}
+
+var<private> scores: array<f32, SPLIT_KEYS>;
+var<private> splitMax: f32;
+var<private> splitSum: f32;
+var<private> splitValue: array<vec4<f32>, HEAD_WORDS>;
+var<private> rowMax: f32;
+var<private> rowSum: f32;
+var<private> rowValue: array<vec4<f32>, HEAD_WORDS>;
+
+// Keys [x, y) that a row sees.
+fn visibleKeys(row: u32) -> vec2<u32> {
+  let position = stepPosition(row);
+  var first = 0u;
+  if (params.window > 0u && position + 1u > params.window) {
+    first = position + 1u - params.window;
+  }
+  var end = position + 1u;
+  if (params.bidirectional == 1u) {
+    end = step[stepSequenceAt(row) + 3u];
+  }
+  return vec2<u32>(first, end);
+}
+
+fn keyAt(tableAt: u32, kvHead: u32, key: u32) -> u32 {
+  let block = step[tableAt + key / BLOCK_TOKENS];
+  return ((block * 2u * params.kvHeads + kvHead) * BLOCK_TOKENS + key % BLOCK_TOKENS) * HEAD_WORDS;
+}
+
+// Attends one head of a row to the keys [first, end), all of one split; leaves splitMax, splitSum, splitValue.
+fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
+  let queryAt = (row * params.heads + head) * HEAD_WORDS;
+  let kvHead = head / (params.heads / params.kvHeads);
+  let tableAt = step[stepSequenceAt(row) + 4u];
+  let valueOffset = params.kvHeads * BLOCK_TOKENS * HEAD_WORDS;
+  splitMax = MASKED;
+  for (var key = first; key < end; key++) {
+    let at = keyAt(tableAt, kvHead, key);
+    var product = vec4<f32>();
+    for (var word = 0u; word < HEAD_WORDS; word++) {
+      product = fma(query[queryAt + word], kvUnpack(kv[at + word]), product);
+    }
+    let score = ((product.x + product.y) + (product.z + product.w)) * params.scale;
+    scores[key - first] = score;
+    splitMax = max(splitMax, score);
+  }
+  splitSum = 0.0;
+  for (var word = 0u; word < HEAD_WORDS; word++) {
+    splitValue[word] = vec4<f32>();
+  }
+  for (var key = first; key < end; key++) {
+    let at = keyAt(tableAt, kvHead, key) + valueOffset;
+    let weight = exp(scores[key - first] - splitMax);
+    splitSum += weight;
+    for (var word = 0u; word < HEAD_WORDS; word++) {
+      splitValue[word] = fma(vec4<f32>(weight), kvUnpack(kv[at + word]), splitValue[word]);
+    }
+  }
+}

@@ -1,0 +1,44 @@
+// output[r] = weights[id(r)]: the rows of the embedding matrix that the step's tokens name.
+//
+//   step     metadata; rows to embed = step[0]
+//   weights  [rows of this part, rowWords] words of four weights
+//   lastIds  [maxSequences] the id each slot sampled last
+//   output   [maxRows, words] vec4
+//
+// A thread copies one word. A matrix cut into parts has one dispatch a part: each writes the ids it holds, and no
+// other. Prepend step.wgsl and a weight-*.wgsl.
+struct Params {
+  firstId: u32,
+  ids: u32,
+  words: u32,
+  rowWords: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> weights: array<WeightWord>;
+@group(0) @binding(3) var<storage, read> lastIds: array<u32>;
+@group(0) @binding(4) var<storage, read_write> output: array<vec4<f32>>;
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let index = (group.y * groups.x + group.x) * 64u + lane;
+  let row = index / params.words;
+  let word = index % params.words;
+  if (row >= step[STEP_ROWS]) {
+    return;
+  }
+  let at = step[STEP_ROWS_AT] + row * 4u;
+  var id = step[at + 2u];
+  if (step[at + 3u] == 1u) {
+    id = lastIds[step[stepSequenceAt(row)]];
+  }
+  if (id < params.firstId || id - params.firstId >= params.ids) {
+    return;
+  }
+  output[index] = weightUnpack(weights[(id - params.firstId) * params.rowWords + word]);
+}

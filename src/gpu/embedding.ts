@@ -1,0 +1,52 @@
+import code from '../../shaders/embedding.wgsl?raw';
+import stepCode from '../../shaders/step.wgsl?raw';
+import type { Gpu } from './gpu.ts';
+import { Kernel } from './kernel.ts';
+import { rowWords } from './row-words.ts';
+import { rowBytes, WEIGHT_FORMATS } from './weight-format.ts';
+import type { WeightMatrix } from './weight-matrix.ts';
+
+export interface EmbeddingBuffers {
+  /** Metadata of the step. */
+  readonly step: GPUBuffer;
+  /** [maxSequences] u32. */
+  readonly lastIds: GPUBuffer;
+  /** [maxRows, columns padded to 4] f32. */
+  readonly output: GPUBuffer;
+}
+
+/** Rows of the embedding matrix by the step's tokens; see shaders/embedding.wgsl. */
+export class Embedding {
+  readonly #words: number;
+  readonly #parts: readonly { kernel: Kernel; group: GPUBindGroup }[];
+
+  private constructor(words: number, parts: readonly { kernel: Kernel; group: GPUBindGroup }[]) {
+    this.#words = words;
+    this.#parts = parts;
+  }
+
+  static async create(gpu: Gpu, matrix: WeightMatrix, buffers: EmbeddingBuffers): Promise<Embedding> {
+    const words = rowWords(matrix.columns);
+    const parts = await Promise.all(
+      matrix.parts.map(async (part) => {
+        const format = WEIGHT_FORMATS[part.format];
+        const kernel = await Kernel.compile(gpu, {
+          name: `embedding ${part.format}`,
+          code: [stepCode, format.code, code],
+          bindings: ['uniform', 'read', 'read', 'read', 'write'],
+        });
+        const wordsARow = rowBytes(part.format, matrix.columns) / (4 * format.bytes);
+        const group = await kernel.bind(
+          [part.firstRow, part.rows, words, wordsARow],
+          [buffers.step, part.buffer, buffers.lastIds, buffers.output],
+        );
+        return { kernel, group };
+      }),
+    );
+    return new Embedding(words, parts);
+  }
+
+  encode(pass: GPUComputePassEncoder, rows: number): void {
+    for (const { kernel, group } of this.#parts) kernel.dispatchThreads(pass, group, rows * this.#words);
+  }
+}

@@ -1,0 +1,52 @@
+import { BufferOwner } from './buffer-owner.ts';
+import { PipelineCache } from './pipeline-cache.ts';
+
+/** What kernels of one user (a runner, a test) share: the device, its pipelines, and the owner of their buffers. */
+export class Gpu {
+  readonly device: GPUDevice;
+  readonly buffers: BufferOwner;
+  readonly pipelines: PipelineCache;
+  /** Bytes a storage binding may have. */
+  readonly bindingLimit: number;
+  readonly #uniforms = new Map<string, Promise<GPUBuffer>>();
+
+  /** `bindingLimit` below the device's own lets tests cut weights into parts. */
+  constructor(device: GPUDevice, bindingLimit = Number.POSITIVE_INFINITY) {
+    this.device = device;
+    this.buffers = new BufferOwner(device);
+    this.pipelines = new PipelineCache(device);
+    const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
+    this.bindingLimit = Math.min(bindingLimit, maxStorageBufferBindingSize, maxBufferSize);
+  }
+
+  /** A storage buffer that shaders use and that can be copied to and from. Zeroed. */
+  storage(label: string, bytes: number): Promise<GPUBuffer> {
+    return this.buffers.allocate(
+      label,
+      bytes,
+      GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_DST | GPUBufferUsage.COPY_SRC,
+    );
+  }
+
+  /** A uniform buffer with these words; equal contents share one buffer, since none ever changes. */
+  uniform(words: Uint32Array<ArrayBuffer>): Promise<GPUBuffer> {
+    const key = words.join();
+    let buffer = this.#uniforms.get(key);
+    if (!buffer) {
+      buffer = this.buffers
+        .allocate('uniform', words.byteLength, GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST)
+        .then((made) => {
+          this.device.queue.writeBuffer(made, 0, words);
+          return made;
+        });
+      this.#uniforms.set(key, buffer);
+    }
+    return buffer;
+  }
+
+  /** Frees every buffer made through this. */
+  destroy(): void {
+    this.#uniforms.clear();
+    this.buffers.freeAll();
+  }
+}

@@ -1,0 +1,77 @@
+import type { Gpu } from './gpu.ts';
+import type { BindingKind, CompiledKernel } from './pipeline-cache.ts';
+
+/** Workgroups that one dimension of a dispatch may have; more fold into y. */
+const MAX_WORKGROUPS = 65_535;
+
+/** Threads of a workgroup in every kernel here. */
+export const WORKGROUP_THREADS = 64;
+
+export interface KernelSource {
+  readonly name: string;
+  /** Files to put one after another; WGSL lets declarations come in any order. */
+  readonly code: readonly string[];
+  /** Numbers the code is made for, such as a head size; each becomes a `const` of type u32. */
+  readonly constants?: Readonly<Record<string, number>>;
+  readonly bindings: readonly BindingKind[];
+}
+
+/** A field of a kernel's uniform: an unsigned integer, or an f32. */
+export type UniformField = number | { readonly f32: number };
+
+/** A compiled compute kernel. */
+export class Kernel {
+  readonly name: string;
+  readonly #gpu: Gpu;
+  readonly #compiled: CompiledKernel;
+
+  private constructor(gpu: Gpu, name: string, compiled: CompiledKernel) {
+    this.#gpu = gpu;
+    this.name = name;
+    this.#compiled = compiled;
+  }
+
+  static async compile(gpu: Gpu, source: KernelSource): Promise<Kernel> {
+    const constants = Object.entries(source.constants ?? {});
+    const name = [source.name, ...constants.map(([key, value]) => `${key}=${value}`)].join(' ');
+    const header = constants.map(([key, value]) => `const ${key} = ${value}u;\n`);
+    const code = [...header, ...source.code].join('\n');
+    return new Kernel(gpu, name, await gpu.pipelines.compile(name, code, source.bindings));
+  }
+
+  /** Group 0: the uniform of `fields`, then `buffers` in the order of the kernel's bindings. */
+  async bind(fields: readonly UniformField[], buffers: readonly GPUBuffer[]): Promise<GPUBindGroup> {
+    const words = new Uint32Array(Math.ceil(fields.length / 4) * 4);
+    const floats = new Float32Array(words.buffer);
+    fields.forEach((field, i) => {
+      if (typeof field === 'number') words[i] = field;
+      else floats[i] = field.f32;
+    });
+    const uniform = await this.#gpu.uniform(words);
+    return this.#gpu.device.createBindGroup({
+      label: this.name,
+      layout: this.#compiled.layout,
+      entries: [uniform, ...buffers].map((buffer, binding) => ({ binding, resource: { buffer } })),
+    });
+  }
+
+  /** Runs at least `workgroups` workgroups; the kernel itself leaves out those past its count. */
+  dispatch(pass: GPUComputePassEncoder, group: GPUBindGroup, workgroups: number): void {
+    if (workgroups === 0) return;
+    pass.setPipeline(this.#compiled.pipeline);
+    pass.setBindGroup(0, group);
+    const [x, y] = foldWorkgroups(workgroups);
+    pass.dispatchWorkgroups(x, y);
+  }
+
+  /** Runs one thread for each of `threads`. */
+  dispatchThreads(pass: GPUComputePassEncoder, group: GPUBindGroup, threads: number): void {
+    this.dispatch(pass, group, Math.ceil(threads / WORKGROUP_THREADS));
+  }
+}
+
+/** The x and y of a dispatch of at least `workgroups` workgroups. */
+export function foldWorkgroups(workgroups: number): [number, number] {
+  const y = Math.ceil(workgroups / MAX_WORKGROUPS);
+  return [Math.ceil(workgroups / y), y];
+}

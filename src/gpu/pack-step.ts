@@ -1,0 +1,189 @@
+import type { AttentionWork } from './attention.ts';
+import {
+  LOGITS_LOGPROB,
+  LOGITS_SAMPLED,
+  LOGITS_WRITES_SLOT,
+  SPLIT_KEYS,
+  STEP_HEADER,
+  STEP_HEADER_WORDS,
+  STEP_LOGITS_WORDS,
+  STEP_ROW_WORDS,
+  STEP_SEQUENCE_WORDS,
+  TOKEN_GIVEN,
+  TOKEN_OF_SLOT,
+} from './step-layout.ts';
+
+/** Tokens of a KV block; shaders/step.wgsl has the same number. */
+const BLOCK_TOKENS = 16;
+
+/** A sequence's rows: consecutive positions. */
+export interface SequenceEntry {
+  readonly slot: number;
+  readonly tokens: ArrayLike<number> | 'slot';
+  readonly startPosition: number;
+  readonly blockTable: ArrayLike<number>;
+}
+
+/** A row whose logits are wanted, as the kernels see it. */
+export interface LogitsEntry {
+  readonly row: number;
+  readonly slot: number;
+  /** The slot keeps this row's id. */
+  readonly writesSlot: boolean;
+  /** Drawn at `temperature`; else greedy. */
+  readonly sampled: boolean;
+  readonly logprob: boolean;
+  readonly outputPosition: number;
+  readonly temperature: number;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly seed: bigint;
+  readonly sampleIndex: number;
+  readonly top: number;
+  /** Where its top logprobs begin in the step's. */
+  readonly topAt: number;
+}
+
+export interface StepCapacity {
+  readonly maxRows: number;
+  readonly maxSequences: number;
+  readonly maxLogitsRows: number;
+  /** Blocks of one sequence's table. */
+  readonly maxTableBlocks: number;
+  /** Splits that attention's scratch holds. */
+  readonly splitItems: number;
+}
+
+/** Words that a step of this capacity may take. */
+export function stepWords(capacity: StepCapacity): number {
+  return (
+    STEP_HEADER_WORDS +
+    capacity.maxRows * (STEP_ROW_WORDS + 1) +
+    capacity.maxSequences * (STEP_SEQUENCE_WORDS + 2 + capacity.maxTableBlocks) +
+    capacity.maxLogitsRows * STEP_LOGITS_WORDS +
+    capacity.splitItems * 2
+  );
+}
+
+export interface PackedStep {
+  readonly words: Uint32Array<ArrayBuffer>;
+  readonly rows: number;
+  readonly work: AttentionWork;
+}
+
+/**
+ * Lays a step out in `into` (at least stepWords) as shaders/step.wgsl wants it.
+ * A single row with several splits of keys takes attention's split form while its scratch lasts; the sums are the same.
+ */
+export function packStep(
+  into: Uint32Array<ArrayBuffer>,
+  sequences: readonly SequenceEntry[],
+  logits: readonly LogitsEntry[],
+  splitItemCapacity: number,
+): PackedStep {
+  const rows = sequences.reduce((sum, sequence) => sum + rowsOf(sequence), 0);
+  const whole: number[] = [];
+  const splitRows: number[] = [];
+  const splitItems: number[] = [];
+  let row = 0;
+  for (const sequence of sequences) {
+    const count = rowsOf(sequence);
+    const splits = Math.ceil((sequence.startPosition + 1) / SPLIT_KEYS);
+    if (count === 1 && splits > 1 && splitItems.length / 2 + splits <= splitItemCapacity) {
+      splitRows.push(row, splitItems.length / 2);
+      for (let split = 0; split < splits; split++) splitItems.push(row, split);
+    } else {
+      for (let i = 0; i < count; i++) whole.push(row + i);
+    }
+    row += count;
+  }
+
+  const rowsAt = STEP_HEADER_WORDS;
+  const sequencesAt = rowsAt + rows * STEP_ROW_WORDS;
+  const logitsAt = sequencesAt + sequences.length * STEP_SEQUENCE_WORDS;
+  const splitItemsAt = logitsAt + logits.length * STEP_LOGITS_WORDS;
+  const splitRowsAt = splitItemsAt + splitItems.length;
+  const wholeRowsAt = splitRowsAt + splitRows.length;
+  const tablesAt = wholeRowsAt + whole.length;
+  into.fill(0, 0, STEP_HEADER_WORDS);
+  into[STEP_HEADER.rows] = rows;
+  into[STEP_HEADER.sequences] = sequences.length;
+  into[STEP_HEADER.logits] = logits.length;
+  into[STEP_HEADER.splitItems] = splitItems.length / 2;
+  into[STEP_HEADER.splitRows] = splitRows.length / 2;
+  into[STEP_HEADER.wholeRows] = whole.length;
+  into[STEP_HEADER.rowsAt] = rowsAt;
+  into[STEP_HEADER.sequencesAt] = sequencesAt;
+  into[STEP_HEADER.logitsAt] = logitsAt;
+  into[STEP_HEADER.splitItemsAt] = splitItemsAt;
+  into[STEP_HEADER.splitRowsAt] = splitRowsAt;
+  into[STEP_HEADER.wholeRowsAt] = wholeRowsAt;
+  const end = packSequences(into, sequences, rowsAt, sequencesAt, tablesAt);
+  packLogits(into, logits, logitsAt);
+  into.set(splitItems, splitItemsAt);
+  into.set(splitRows, splitRowsAt);
+  into.set(whole, wholeRowsAt);
+  return {
+    words: into.subarray(0, end),
+    rows,
+    work: { wholeRows: whole.length, splitRows: splitRows.length / 2, splitItems: splitItems.length / 2 },
+  };
+}
+
+/** Writes rows, sequences and tables; returns where the tables end. */
+function packSequences(
+  into: Uint32Array,
+  sequences: readonly SequenceEntry[],
+  rowsAt: number,
+  sequencesAt: number,
+  tablesAt: number,
+): number {
+  let row = 0;
+  let table = tablesAt;
+  sequences.forEach((sequence, index) => {
+    const count = rowsOf(sequence);
+    const length = sequence.startPosition + count;
+    into.set([sequence.slot, row, count, length, table, 0, 0, 0], sequencesAt + index * STEP_SEQUENCE_WORDS);
+    for (let i = 0; i < count; i++) {
+      const at = rowsAt + (row + i) * STEP_ROW_WORDS;
+      into[at] = index;
+      into[at + 1] = sequence.startPosition + i;
+      into[at + 2] = sequence.tokens === 'slot' ? 0 : sequence.tokens[i]!;
+      into[at + 3] = sequence.tokens === 'slot' ? TOKEN_OF_SLOT : TOKEN_GIVEN;
+    }
+    row += count;
+    const blocks = Math.ceil(length / BLOCK_TOKENS);
+    for (let i = 0; i < blocks; i++) into[table + i] = sequence.blockTable[i]!;
+    table += blocks;
+  });
+  return table;
+}
+
+function packLogits(into: Uint32Array<ArrayBuffer>, logits: readonly LogitsEntry[], logitsAt: number): void {
+  const floats = new Float32Array(into.buffer, into.byteOffset, into.length);
+  logits.forEach((entry, index) => {
+    const at = logitsAt + index * STEP_LOGITS_WORDS;
+    into[at] = entry.row;
+    into[at + 1] = entry.slot;
+    into[at + 2] =
+      (entry.writesSlot ? LOGITS_WRITES_SLOT : 0) |
+      (entry.sampled ? LOGITS_SAMPLED : 0) |
+      (entry.logprob ? LOGITS_LOGPROB : 0);
+    into[at + 3] = entry.outputPosition;
+    floats[at + 4] = entry.temperature;
+    into[at + 5] = entry.topK;
+    floats[at + 6] = entry.topP;
+    floats[at + 7] = entry.minP;
+    into[at + 8] = Number(entry.seed & 0xffffffffn);
+    into[at + 9] = Number((entry.seed >> 32n) & 0xffffffffn);
+    into[at + 10] = entry.sampleIndex;
+    into[at + 11] = entry.top;
+    into[at + 12] = entry.topAt;
+    into.fill(0, at + 13, at + STEP_LOGITS_WORDS);
+  });
+}
+
+function rowsOf(sequence: SequenceEntry): number {
+  return sequence.tokens === 'slot' ? 1 : sequence.tokens.length;
+}

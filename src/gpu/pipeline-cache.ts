@@ -1,0 +1,74 @@
+/** How a kernel sees a binding: a uniform, storage it reads, or storage it writes. */
+export type BindingKind = 'uniform' | 'read' | 'write';
+
+export interface CompiledKernel {
+  readonly pipeline: GPUComputePipeline;
+  readonly layout: GPUBindGroupLayout;
+}
+
+/** A shader that the device refuses; the message has the kernel's name and the compiler's words. */
+export class ShaderError extends Error {
+  override readonly name = 'ShaderError';
+}
+
+const BUFFER_TYPES: Readonly<Record<BindingKind, GPUBufferBindingType>> = {
+  uniform: 'uniform',
+  read: 'read-only-storage',
+  write: 'storage',
+};
+
+/** Compiles each kernel once a device. Compilations asked for together run in parallel. */
+export class PipelineCache {
+  readonly #device: GPUDevice;
+  readonly #layouts = new Map<string, GPUBindGroupLayout>();
+  readonly #kernels = new Map<string, Promise<CompiledKernel>>();
+
+  constructor(device: GPUDevice) {
+    this.#device = device;
+  }
+
+  /** The pipeline of `code`, entry point `main`, whose group 0 has `bindings` in order. */
+  compile(name: string, code: string, bindings: readonly BindingKind[]): Promise<CompiledKernel> {
+    let kernel = this.#kernels.get(code);
+    if (!kernel) {
+      kernel = this.#compile(name, code, bindings);
+      this.#kernels.set(code, kernel);
+    }
+    return kernel;
+  }
+
+  async #compile(name: string, code: string, bindings: readonly BindingKind[]): Promise<CompiledKernel> {
+    // Explicit layouts: the variants of a kernel share bind groups, which 'auto' would tie to one pipeline.
+    const layout = this.#layout(bindings);
+    const module = this.#device.createShaderModule({ label: name, code });
+    try {
+      const pipeline = await this.#device.createComputePipelineAsync({
+        label: name,
+        layout: this.#device.createPipelineLayout({ label: name, bindGroupLayouts: [layout] }),
+        compute: { module, entryPoint: 'main' },
+      });
+      return { pipeline, layout };
+    } catch (error) {
+      const { messages } = await module.getCompilationInfo();
+      const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.type}: ${m.message}`);
+      throw new ShaderError([`kernel ${name}: ${(error as Error).message}`, ...lines].join('\n'));
+    }
+  }
+
+  #layout(bindings: readonly BindingKind[]): GPUBindGroupLayout {
+    const key = bindings.join();
+    let layout = this.#layouts.get(key);
+    if (!layout) {
+      layout = this.#device.createBindGroupLayout({
+        label: key,
+        entries: bindings.map((kind, binding) => ({
+          binding,
+          visibility: GPUShaderStage.COMPUTE,
+          buffer: { type: BUFFER_TYPES[kind] },
+        })),
+      });
+      this.#layouts.set(key, layout);
+    }
+    return layout;
+  }
+}

@@ -1,0 +1,35 @@
+/** Limits worth more than the default where the adapter has it: larger weights and KV pools in one binding. */
+const RAISED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'] as const;
+
+export interface AcquiredDevice {
+  readonly adapter: GPUAdapter;
+  readonly device: GPUDevice;
+}
+
+export interface DeviceRequest {
+  /** Ask for the default limits only, whatever the adapter offers. */
+  readonly defaultLimits?: boolean;
+}
+
+/** No adapter, or it gives no device: the message is for the user. */
+export class DeviceUnavailableError extends Error {
+  override readonly name = 'DeviceUnavailableError';
+}
+
+/**
+ * Asks `gpu` (navigator.gpu, or Dawn's under Node) for the fast adapter and a device of it.
+ * Every kernel works on the default limits without features; more is only asked for where the adapter has it.
+ */
+export async function requestDevice(gpu: GPU, request: DeviceRequest = {}): Promise<AcquiredDevice> {
+  const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
+  if (!adapter) throw new DeviceUnavailableError('WebGPU offers no adapter here');
+  const requiredLimits: Record<string, number> = {};
+  if (!request.defaultLimits) {
+    for (const name of RAISED_LIMITS) requiredLimits[name] = adapter.limits[name];
+  }
+  try {
+    return { adapter, device: await adapter.requestDevice({ label: 'shoal', requiredLimits }) };
+  } catch (error) {
+    throw new DeviceUnavailableError(`the adapter gives no device: ${(error as Error).message}`);
+  }
+}

@@ -1,0 +1,33 @@
+/** Where the words of a step's metadata lie; shaders/step.wgsl has the same numbers and says what they mean. */
+export const STEP_HEADER_WORDS = 16;
+
+export const STEP_HEADER = {
+  rows: 0,
+  sequences: 1,
+  logits: 2,
+  splitItems: 3,
+  splitRows: 4,
+  wholeRows: 5,
+  rowsAt: 6,
+  sequencesAt: 7,
+  logitsAt: 8,
+  splitItemsAt: 9,
+  splitRowsAt: 10,
+  wholeRowsAt: 11,
+} as const;
+
+export const STEP_ROW_WORDS = 4;
+export const STEP_SEQUENCE_WORDS = 8;
+export const STEP_LOGITS_WORDS = 16;
+
+/** Sources of a row's token. */
+export const TOKEN_GIVEN = 0;
+export const TOKEN_OF_SLOT = 1;
+
+/** Flags of a logits row. */
+export const LOGITS_WRITES_SLOT = 1;
+export const LOGITS_SAMPLED = 2;
+export const LOGITS_LOGPROB = 4;
+
+/** Keys of one split of attention; the same for every form, so that their sums are the same. */
+export const SPLIT_KEYS = 64;

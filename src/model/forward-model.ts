@@ -1,0 +1,18 @@
+import type { AttentionWork } from '../gpu/attention.ts';
+
+/** A model's forward step in three parts, each encoding into a pass; what a runner drives, whatever the architecture. */
+export interface ForwardModel {
+  readonly layerCount: number;
+  /** Logits rows that the head makes at a time. */
+  readonly tileRows: number;
+  /** [tileRows, vocabulary] f32: logits of the tile encoded last. */
+  readonly logits: GPUBuffer;
+  /** Hidden states of the step's rows from its tokens. */
+  embed(pass: GPUComputePassEncoder, rows: number): void;
+  /** Layers [from, to) over the hidden states. */
+  layers(pass: GPUComputePassEncoder, rows: number, work: AttentionWork, from: number, to: number): void;
+  /** Final norm of the rows whose logits are wanted. */
+  finish(pass: GPUComputePassEncoder, logitsRows: number): void;
+  /** Logits of `rows` logits rows from row tile × tileRows on, into `logits`. */
+  head(pass: GPUComputePassEncoder, tile: number, rows: number): void;
+}

@@ -1,0 +1,194 @@
+import type { Gpu } from '../gpu/gpu.ts';
+import { RESULT_WORDS, type Sampler } from '../gpu/sampler.ts';
+import type { ForwardModel } from './forward-model.ts';
+import { ReadbackRing } from './readback-ring.ts';
+import type { Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
+import { type EncodedStep, encodeStep } from './step-metadata.ts';
+
+/** Steps that may be in flight at once. */
+const STEPS_IN_FLIGHT = 4;
+
+/** The runner can do nothing any more: its device is lost, or it was destroyed. */
+export class RunnerLostError extends Error {
+  override readonly name = 'RunnerLostError';
+}
+
+export interface GpuRunnerParts {
+  readonly gpu: Gpu;
+  readonly model: ForwardModel;
+  readonly sampler: Sampler;
+  /** Metadata of the step; holds the largest one. */
+  readonly step: GPUBuffer;
+  readonly limits: RunnerLimits;
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  /** Splits that attention's scratch holds. */
+  readonly splitItems: number;
+}
+
+/** Runs a model's steps on a WebGPU device: one writeBuffer, one submit and one readback a step. */
+export class GpuRunner implements Runner {
+  readonly limits: RunnerLimits;
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  readonly #parts: GpuRunnerParts;
+  readonly #readback: ReadbackRing;
+  readonly #words: Uint32Array<ArrayBuffer>;
+  readonly #lost: Promise<RunnerLostError>;
+  #end: RunnerLostError | undefined;
+  #announceEnd!: (error: RunnerLostError) => void;
+
+  private constructor(parts: GpuRunnerParts, readback: ReadbackRing) {
+    this.#parts = parts;
+    this.#readback = readback;
+    this.#words = new Uint32Array(parts.step.size / 4);
+    this.limits = parts.limits;
+    this.weightBytes = parts.weightBytes;
+    this.kvBytes = parts.kvBytes;
+    this.#lost = new Promise((resolve) => {
+      this.#announceEnd = resolve;
+    });
+    void parts.gpu.device.lost.then((info) => {
+      this.#finish(
+        new RunnerLostError(`the GPU device was lost (${info.reason}): ${info.message || 'no reason given'}`),
+      );
+    });
+  }
+
+  static async create(parts: GpuRunnerParts): Promise<GpuRunner> {
+    const { maxLogitsRows, maxTopLogprobs } = parts.limits;
+    const bytes = maxLogitsRows * (RESULT_WORDS * 4 + maxTopLogprobs * 8);
+    return new GpuRunner(parts, await ReadbackRing.create(parts.gpu, STEPS_IN_FLIGHT, bytes));
+  }
+
+  get allocatedBytes(): number {
+    return this.#parts.gpu.buffers.liveBytes;
+  }
+
+  /** GPU buffers alive. */
+  get allocatedBuffers(): number {
+    return this.#parts.gpu.buffers.liveBuffers;
+  }
+
+  /** See Runner. Rejects with StepError where the batch breaks a limit, with RunnerLostError once the device is lost. */
+  async step(batch: StepBatch): Promise<SampledRow[]> {
+    if (this.#end) throw this.#end;
+    const { gpu } = this.#parts;
+    const step = encodeStep(this.#words, batch, this.limits, this.#parts.splitItems);
+    const staging = this.#readback.take();
+    gpu.device.pushErrorScope('validation');
+    const encoder = gpu.device.createCommandEncoder({ label: 'step' });
+    this.#encode(encoder, step);
+    const resultBytes = step.logits.length * RESULT_WORDS * 4;
+    if (resultBytes > 0) encoder.copyBufferToBuffer(this.#parts.sampler.results, 0, staging, 0, resultBytes);
+    if (step.top > 0) encoder.copyBufferToBuffer(this.#parts.sampler.top, 0, staging, resultBytes, step.top * 8);
+    gpu.device.queue.submit([encoder.finish()]);
+    const work = this.#collect(step, staging, resultBytes + step.top * 8, gpu.device.popErrorScope());
+    // The loser of the race may reject later; it is heard here.
+    work.catch(() => {});
+    return Promise.race([
+      work,
+      this.#lost.then((error) => {
+        throw error;
+      }),
+    ]);
+  }
+
+  /** Runs `batch` and gives the raw logits of its logits rows, [vocabulary] each. For tests: it copies them all out. */
+  async logits(batch: StepBatch): Promise<Float32Array<ArrayBuffer>[]> {
+    if (this.#end) throw this.#end;
+    const { gpu, model } = this.#parts;
+    const step = encodeStep(this.#words, batch, this.limits, this.#parts.splitItems);
+    const rowBytes = this.limits.vocabSize * 4;
+    const buffer = await gpu.buffers.allocate(
+      'captured logits',
+      step.logits.length * rowBytes,
+      GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
+    );
+    try {
+      const encoder = gpu.device.createCommandEncoder({ label: 'step with logits' });
+      this.#encode(encoder, step, (tile, rows) => {
+        encoder.copyBufferToBuffer(model.logits, 0, buffer, tile * model.tileRows * rowBytes, rows * rowBytes);
+      });
+      gpu.device.queue.submit([encoder.finish()]);
+      await buffer.mapAsync(GPUMapMode.READ);
+      const values = new Float32Array(buffer.getMappedRange().slice(0));
+      const { vocabSize } = this.limits;
+      return step.logits.map((_, i) => values.slice(i * vocabSize, (i + 1) * vocabSize));
+    } finally {
+      gpu.buffers.free(buffer);
+    }
+  }
+
+  destroy(): void {
+    this.#finish(new RunnerLostError('the runner was destroyed'));
+    this.#parts.gpu.destroy();
+  }
+
+  #finish(error: RunnerLostError): void {
+    this.#end ??= error;
+    this.#announceEnd(this.#end);
+  }
+
+  /** Writes the metadata and encodes the whole step; `captured` may copy each tile's logits away. */
+  #encode(encoder: GPUCommandEncoder, step: EncodedStep, captured?: (tile: number, rows: number) => void): void {
+    const { gpu, model, sampler } = this.#parts;
+    gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
+    let pass = encoder.beginComputePass({ label: 'step' });
+    model.embed(pass, step.rows);
+    model.layers(pass, step.rows, step.work, 0, model.layerCount);
+    model.finish(pass, step.logits.length);
+    for (let tile = 0; tile * model.tileRows < step.logits.length; tile++) {
+      const entries = step.logits.slice(tile * model.tileRows, (tile + 1) * model.tileRows);
+      model.head(pass, tile, entries.length);
+      if (captured) {
+        pass.end();
+        captured(tile, entries.length);
+        pass = encoder.beginComputePass({ label: 'step' });
+      }
+      sampler.encode(pass, tile, {
+        rows: entries.length,
+        sample: entries.some((entry) => entry.sampled || entry.logprob),
+        top: entries.some((entry) => entry.top > 0),
+      });
+    }
+    pass.end();
+  }
+
+  async #collect(
+    step: EncodedStep,
+    staging: GPUBuffer,
+    bytes: number,
+    validation: Promise<GPUError | null>,
+  ): Promise<SampledRow[]> {
+    const { device } = this.#parts.gpu;
+    try {
+      if (bytes === 0) await device.queue.onSubmittedWorkDone();
+      else await staging.mapAsync(GPUMapMode.READ, 0, bytes);
+      const error = await validation;
+      if (error) throw new Error(`the step is invalid: ${error.message}`);
+      return bytes === 0 ? [] : readRows(step, new Uint32Array(staging.getMappedRange(0, bytes)));
+    } finally {
+      if (staging.mapState === 'mapped') staging.unmap();
+      this.#readback.give(staging);
+    }
+  }
+}
+
+function readRows(step: EncodedStep, words: Uint32Array<ArrayBuffer>): SampledRow[] {
+  const floats = new Float32Array(words.buffer, words.byteOffset, words.length);
+  const topWords = step.logits.length * RESULT_WORDS;
+  return step.logits.map((entry, i) => {
+    const at = i * RESULT_WORDS;
+    const row: SampledRow = { id: words[at]!, nonFinite: words[at + 1] !== 0 };
+    const logprob = entry.logprob ? { logprob: floats[at + 2]! } : {};
+    if (entry.top === 0) return { ...row, ...logprob };
+    const ids = new Uint32Array(entry.top);
+    const logprobs = new Float32Array(entry.top);
+    for (let j = 0; j < entry.top; j++) {
+      ids[j] = words[topWords + (entry.topAt + j) * 2]!;
+      logprobs[j] = floats[topWords + (entry.topAt + j) * 2 + 1]!;
+    }
+    return { ...row, ...logprob, top: { ids, logprobs } };
+  });
+}

@@ -1,0 +1,89 @@
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { Gpu } from '../gpu/gpu.ts';
+import { rowWords } from '../gpu/row-words.ts';
+import { WeightMatrix } from '../gpu/weight-matrix.ts';
+import type { LlamaConfig } from './llama-config.ts';
+import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
+
+/** One layer on the GPU. Norms are f32, padded to whole words. */
+export interface LlamaLayerWeights {
+  readonly attentionNorm: GPUBuffer;
+  /** [(heads + 2 kvHeads) headSize, hiddenSize]: q, k, v. */
+  readonly qkv: WeightMatrix;
+  readonly attentionOutput: WeightMatrix;
+  readonly feedForwardNorm: GPUBuffer;
+  /** [2 intermediateSize, hiddenSize]: gate, up. */
+  readonly gateUp: WeightMatrix;
+  readonly down: WeightMatrix;
+}
+
+/** A range of layers on the GPU, with the embedding if it begins at layer 0, and norm and head if it ends at the last. */
+export interface LlamaWeights {
+  readonly from: number;
+  readonly to: number;
+  readonly embedding: WeightMatrix | undefined;
+  readonly layers: readonly LlamaLayerWeights[];
+  readonly finalNorm: GPUBuffer | undefined;
+  readonly head: WeightMatrix | undefined;
+  /** On the GPU, padding included. */
+  readonly bytes: number;
+}
+
+/** Loads layers [from, to) and no other tensor. Throws CheckpointError or AllocationError. */
+export async function loadLlamaWeights(
+  gpu: Gpu,
+  checkpoint: Checkpoint,
+  config: LlamaConfig,
+  range: { readonly from: number; readonly to: number },
+  onRead?: (bytes: number) => void,
+): Promise<LlamaWeights> {
+  const { from, to } = range;
+  const { hiddenSize, vocabSize } = config;
+  if (!(from >= 0 && from < to && to <= config.layers)) {
+    throw new RangeError(`layers ${from} to ${to} of a model of ${config.layers}`);
+  }
+  const tensors = new LlamaTensors(checkpoint, onRead);
+  const before = gpu.buffers.liveBytes;
+  // Every tensor is looked up before the first one is read, so that a bad file fails at once.
+  const sources = Array.from({ length: to - from }, (_, i) => layerSources(tensors, config, from + i));
+  const isFirst = from === 0;
+  const isLast = to === config.layers;
+  const embeddingSource =
+    isFirst || (isLast && config.tiedHead) ? tensors.matrix(EMBEDDING_NAME, vocabSize, hiddenSize) : undefined;
+  const headSource = isLast && !config.tiedHead ? tensors.matrix(HEAD_NAME, vocabSize, hiddenSize) : undefined;
+  if (isLast) tensors.find(FINAL_NORM_NAME, [hiddenSize]);
+  for (let layer = from; layer < to; layer++) {
+    tensors.find(layerNames(layer).attentionNorm, [hiddenSize]);
+    tensors.find(layerNames(layer).feedForwardNorm, [hiddenSize]);
+  }
+
+  const norm = async (name: string): Promise<GPUBuffer> => {
+    const buffer = await gpu.storage(name, rowWords(hiddenSize) * 16);
+    gpu.device.queue.writeBuffer(buffer, 0, await tensors.vector(name, hiddenSize));
+    return buffer;
+  };
+  const embedding = embeddingSource && (await WeightMatrix.load(gpu, hiddenSize, [embeddingSource]));
+  const layers: LlamaLayerWeights[] = [];
+  for (const [i, source] of sources.entries()) {
+    const names = layerNames(from + i);
+    layers.push({
+      attentionNorm: await norm(names.attentionNorm),
+      qkv: await WeightMatrix.load(gpu, hiddenSize, source.qkv),
+      attentionOutput: await WeightMatrix.load(gpu, config.heads * config.headSize, source.attentionOutput),
+      feedForwardNorm: await norm(names.feedForwardNorm),
+      gateUp: await WeightMatrix.load(gpu, hiddenSize, source.gateUp),
+      down: await WeightMatrix.load(gpu, config.intermediateSize, source.down),
+    });
+  }
+  const finalNorm = isLast ? await norm(FINAL_NORM_NAME) : undefined;
+  const head = headSource ? await WeightMatrix.load(gpu, hiddenSize, [headSource]) : isLast ? embedding : undefined;
+  return {
+    from,
+    to,
+    embedding: isFirst ? embedding : undefined,
+    layers,
+    finalNorm,
+    head,
+    bytes: gpu.buffers.liveBytes - before,
+  };
+}

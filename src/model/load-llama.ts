@@ -1,0 +1,145 @@
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { ModelConfig } from '../checkpoint/model-config.ts';
+import { splitItemBytes } from '../gpu/attention.ts';
+import { Gpu } from '../gpu/gpu.ts';
+import { stepWords } from '../gpu/pack-step.ts';
+import { Sampler } from '../gpu/sampler.ts';
+import { SPLIT_KEYS } from '../gpu/step-layout.ts';
+import { GpuRunner } from './gpu-runner.ts';
+import { blockBytes, type KvGroup, type KvRequest, poolBlocks } from './kv-layout.ts';
+import { Llama } from './llama.ts';
+import { type LlamaConfig, llamaConfig } from './llama-config.ts';
+import { loadLlamaWeights } from './llama-weights.ts';
+import { BLOCK_TOKENS, type RunnerLimits } from './runner.ts';
+
+/** Scratch that attention's split form may take. */
+const SPLIT_SCRATCH_BYTES = 16 << 20;
+
+export interface LoadOptions extends KvRequest {
+  /** Rows of one step. */
+  readonly maxRows: number;
+  readonly maxSequences: number;
+  /** Logits rows of one step; default: the greater of 64 and maxSequences. */
+  readonly maxLogitsRows?: number;
+  /** Default: 512, or the vocabulary if that is smaller. */
+  readonly maxTopLogprobs?: number;
+  /** Shortens the model's own. */
+  readonly contextLength?: number;
+  /** Bytes a binding may have, below the device's limit; for tests. */
+  readonly bindingLimit?: number;
+  /** Bytes of tensors read so far, of all that will be. */
+  readonly onProgress?: (loadedBytes: number, totalBytes: number) => void;
+}
+
+/**
+ * Loads a Llama model onto `device` with a KV pool of its own. Everything allocated is freed again if it fails.
+ * Rejects with CheckpointError (bad file or config), AllocationError (no room, with sizes) or RangeError (options).
+ */
+export async function loadLlama(
+  device: GPUDevice,
+  checkpoint: Checkpoint,
+  modelConfig: ModelConfig,
+  options: LoadOptions,
+): Promise<GpuRunner> {
+  const config = llamaConfig(modelConfig);
+  const gpu = new Gpu(device, options.bindingLimit);
+  try {
+    return await load(gpu, checkpoint, config, options);
+  } catch (error) {
+    gpu.destroy();
+    throw error;
+  }
+}
+
+async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): Promise<GpuRunner> {
+  const groups = llamaKvGroups(config);
+  const blocks = poolBlocks(groups, options, gpu.bindingLimit);
+  const limits = runnerLimits(config, options, blocks);
+  const weights = await loadLlamaWeights(
+    gpu,
+    checkpoint,
+    config,
+    { from: 0, to: config.layers },
+    progress(checkpoint, config, options),
+  );
+  const positions = Math.min(limits.contextLength, blocks * BLOCK_TOKENS);
+  const splitItems = Math.max(
+    1,
+    Math.min(
+      Math.floor(SPLIT_SCRATCH_BYTES / splitItemBytes(config)),
+      limits.maxSequences * Math.ceil(positions / SPLIT_KEYS),
+    ),
+  );
+  const maxTableBlocks = Math.ceil(positions / BLOCK_TOKENS);
+  const kv = await Promise.all(
+    groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
+  );
+  const [step, lastIds, attentionParts] = await Promise.all([
+    gpu.storage('step', stepWords({ ...limits, maxTableBlocks, splitItems }) * 4),
+    gpu.storage('last ids', limits.maxSequences * 4),
+    gpu.storage('attention parts', splitItems * splitItemBytes(config)),
+  ]);
+  const { maxRows, maxLogitsRows } = limits;
+  const model = await Llama.create(gpu, config, weights, {
+    step,
+    lastIds,
+    kv,
+    maxRows,
+    maxLogitsRows,
+    positions,
+    attentionParts,
+  });
+  const sampler = await Sampler.create(
+    gpu,
+    {
+      vocabulary: config.vocabSize,
+      tileRows: model.tileRows,
+      maxLogitsRows,
+      maxTop: maxLogitsRows * limits.maxTopLogprobs,
+    },
+    { step, logits: model.logits, lastIds },
+  );
+  const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
+  return GpuRunner.create({ gpu, model, sampler, step, limits, weightBytes: weights.bytes, kvBytes, splitItems });
+}
+
+/** A Llama's layers are all alike: one group. */
+export function llamaKvGroups(config: LlamaConfig): readonly KvGroup[] {
+  const layers = Array.from({ length: config.layers }, (_, i) => i);
+  return [{ layers, kvHeads: config.kvHeads, headSize: config.headSize, format: 'f32' }];
+}
+
+/** The limits that options and model give. Throws RangeError naming the option. */
+export function runnerLimits(
+  config: LlamaConfig,
+  options: Omit<LoadOptions, keyof KvRequest>,
+  blocks: number,
+): RunnerLimits {
+  const limits = {
+    maxRows: options.maxRows,
+    maxSequences: options.maxSequences,
+    maxLogitsRows: options.maxLogitsRows ?? Math.max(64, options.maxSequences),
+    maxTopLogprobs: Math.min(options.maxTopLogprobs ?? 512, config.vocabSize),
+    contextLength: Math.min(options.contextLength ?? config.contextLength, config.contextLength),
+  };
+  for (const [name, value] of Object.entries(limits)) {
+    const least = name === 'maxTopLogprobs' ? 0 : 1;
+    if (!Number.isSafeInteger(value) || value < least) {
+      throw new RangeError(`${name} must be an integer of at least ${least}, got ${value}`);
+    }
+  }
+  return { ...limits, vocabSize: config.vocabSize, blocks };
+}
+
+function progress(checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): (bytes: number) => void {
+  let total = 0;
+  for (const tensor of checkpoint.tensors.values()) {
+    // A tied head may be stored too, and isn't read.
+    if (!(config.tiedHead && tensor.name === 'lm_head.weight')) total += tensor.byteLength;
+  }
+  let loaded = 0;
+  return (bytes) => {
+    loaded += bytes;
+    options.onProgress?.(loaded, Math.max(total, loaded));
+  };
+}

@@ -1,0 +1,37 @@
+import { BLOCK_TOKENS, type LogitsRow, type Runner, type SampledRow, type SamplingParams } from '../runner.ts';
+
+export const GREEDY: SamplingParams = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n, sampleIndex: 0 };
+
+/** The block ids first, first + 1, … that hold `tokens` tokens. */
+export function blocksFor(tokens: number, first = 0): number[] {
+  return Array.from({ length: Math.ceil(tokens / BLOCK_TOKENS) }, (_, i) => first + i);
+}
+
+/** A greedy logits row without logprobs, unless `more` says otherwise. */
+export function logitsRow(row: number, slot: number, more: Partial<LogitsRow> = {}): LogitsRow {
+  return { row, slot, sampling: GREEDY, outputPosition: 0, logprob: false, topLogprobs: 0, ...more };
+}
+
+/** Generates `count` ids after `prompt` in slot 0: the prompt in one step, then one row a step. */
+export async function generate(
+  runner: Runner,
+  prompt: readonly number[],
+  count: number,
+  more: Partial<LogitsRow> = {},
+): Promise<SampledRow[]> {
+  const blockTable = blocksFor(prompt.length + count);
+  const rows: SampledRow[] = [];
+  for (let i = 0; i < count; i++) {
+    const sequence =
+      i === 0
+        ? { slot: 0, tokens: prompt, startPosition: 0, blockTable }
+        : { slot: 0, tokens: 'slot' as const, startPosition: prompt.length + i - 1, blockTable };
+    const row = i === 0 ? prompt.length - 1 : 0;
+    const [sampled] = await runner.step({
+      sequences: [sequence],
+      logits: [logitsRow(row, 0, { ...more, outputPosition: i })],
+    });
+    rows.push(sampled!);
+  }
+  return rows;
+}
