@@ -19,6 +19,8 @@ export interface KvRequest {
   readonly kvBlocks?: number;
   /** As many blocks as fit in so many bytes. */
   readonly kvBudgetBytes?: number;
+  /** With a budget: no more blocks than can ever be of use. */
+  readonly maxKvBlocks?: number;
 }
 
 /**
@@ -41,7 +43,7 @@ export function poolBlocks(groups: readonly KvGroup[], request: KvRequest, bindi
     return request.kvBlocks;
   }
   if (request.kvBudgetBytes === undefined) throw new RangeError('neither kvBlocks nor kvBudgetBytes is given');
-  const blocks = Math.min(most, Math.floor(request.kvBudgetBytes / everyLayer));
+  const blocks = Math.min(most, request.maxKvBlocks ?? most, Math.floor(request.kvBudgetBytes / everyLayer));
   if (!(blocks >= 1)) {
     throw new RangeError(`a KV block takes ${everyLayer} bytes, over the budget of ${request.kvBudgetBytes}`);
   }
