@@ -31,8 +31,7 @@ export async function answerHttp1(
     answer.header?.forEach((value, name) => {
       response.setHeader(name, value);
     });
-    // A client that still sends a body nobody reads can't use the connection again.
-    if (!request.complete) response.setHeader('connection', 'close');
+    // What a client still sends is read and dropped, by Node: closing at once would take the answer from it.
     response.writeHead(answer.status);
     for (; next && !next.done; next = await body?.next()) {
       if (response.destroyed) return;

@@ -1,7 +1,7 @@
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { UniversalHandlerFn, UniversalServerResponse } from '@connectrpc/connect/protocol';
-import { reencodeGrpcMessage } from './grpc-message.ts';
 import { drained } from './drained.ts';
+import { reencodeGrpcMessage } from './grpc-message.ts';
 import { readNodeRequest } from './read-node-request.ts';
 
 export interface Http2AnswerSettings {

@@ -2,8 +2,8 @@ import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type GenerateResponse, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { collect } from './testing/grpc-client.ts';
+import { RelayBench, requestOf } from './testing/relay-bench.ts';
 import { outputOf } from './testing/scripted-node.ts';
-import { RelayBench, requestOf } from './testing/start-test-relay.ts';
 
 const { generate } = SglangScheduler.method;
 const PROMPT = [1, 403, 407, 261, 378];

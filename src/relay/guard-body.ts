@@ -40,7 +40,7 @@ export async function* guardBody(
       if (next.done) break;
       const chunk = next.value;
       budget.take(chunk.byteLength);
-      sink.append(chunk);
+      sink.append(chunk, form.enveloped ? Math.min(promisedBytes(sink), maxBytes + ENVELOPE_BYTES) : 0);
       checkSize(sink, form, maxBytes);
     }
     timer.clear();
@@ -64,8 +64,7 @@ function checkSize(sink: ByteSink, { enveloped }: BodyForm, maxBytes: number): v
   let size = sink.length;
   if (enveloped) {
     if (sink.length < ENVELOPE_BYTES) return;
-    const { bytes } = sink;
-    size = new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
+    size = promisedBytes(sink) - ENVELOPE_BYTES;
     if (sink.length > ENVELOPE_BYTES + Math.min(size, maxBytes) && size <= maxBytes) {
       throw new ConnectError('The method takes one message.', Code.InvalidArgument);
     }
@@ -73,6 +72,12 @@ function checkSize(sink: ByteSink, { enveloped }: BodyForm, maxBytes: number): v
   if (size > maxBytes) {
     throw new ConnectError(`The message is larger than ${maxBytes} bytes.`, Code.ResourceExhausted);
   }
+}
+
+/** Length of an enveloped body, as its first five bytes say; 0 before they are there. */
+function promisedBytes({ bytes }: ByteSink): number {
+  if (bytes.byteLength < ENVELOPE_BYTES) return 0;
+  return ENVELOPE_BYTES + new DataView(bytes.buffer, bytes.byteOffset).getUint32(1);
 }
 
 function look(message: Uint8Array, form: BodyForm, method: DescMethod, limits: RequestLimits): void {

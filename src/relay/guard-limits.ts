@@ -19,8 +19,8 @@ export interface RequestLimits {
 }
 
 const MIB = 1024 * 1024;
-/** Decoding this many numbers takes well under 100 ms, and so does decoding this many messages. */
-const MAX_SCALARS = 1_000_000;
+/** Decoding this many numbers takes some 40 ms, and decoding this many messages some 70. */
+const MAX_SCALARS = 200_000;
 const MAX_FIELDS = 50_000;
 const MAX_DEPTH = 64;
 
@@ -36,8 +36,8 @@ export function limitsOf(method: DescMethod, model: ServedModel, readMaxBytes: n
   ]);
   return {
     maxBytes: isReport ? Math.min(readMaxBytes, 8 * MIB) : readMaxBytes,
-    maxJsonBytes: Math.min(readMaxBytes, 8 * MIB),
-    wire: { maxScalars: MAX_SCALARS, maxFields: MAX_FIELDS, maxDepth: MAX_DEPTH, lists: prompts },
+    maxJsonBytes: Math.min(readMaxBytes, 4 * MIB),
+    wire: { maxScalars: MAX_SCALARS + model.contextLength, maxFields: MAX_FIELDS, maxDepth: MAX_DEPTH, lists: prompts },
     json: { maxElements: MAX_FIELDS + model.contextLength, maxDepth: MAX_DEPTH },
   };
 }

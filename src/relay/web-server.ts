@@ -45,8 +45,6 @@ export async function listenWeb(
       response.destroy();
     });
   });
-  // An Attach lasts as long as a page is open; a body has its own time limit.
-  server.requestTimeout = 0;
   server.keepAliveTimeout = 65_000;
 
   async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -1,0 +1,169 @@
+import { create, fromBinary } from '@bufbuild/protobuf';
+import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
+import { createClient } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
+import { status } from '@grpc/grpc-js';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Health, HealthCheckResponse_ServingStatus as Serving } from '../contract/gen/grpc/health_pb.ts';
+import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
+import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
+import {
+  EmbedRequestSchema,
+  GetLoadsRequestSchema,
+  GetModelInfoRequestSchema,
+  GetServerInfoRequestSchema,
+  HealthCheckRequestSchema,
+  SglangScheduler,
+} from '../contract/gen/sglang_scheduler_pb.ts';
+import { FlushCacheRequestSchema, SubscribeKvEventsRequestSchema } from '../contract/gen/smg_common_pb.ts';
+import { collect } from './testing/grpc-client.ts';
+import { MODEL_DIR, RelayBench } from './testing/relay-bench.ts';
+
+const { method } = SglangScheduler;
+
+let bench: RelayBench;
+beforeAll(async () => {
+  bench = await RelayBench.start();
+});
+afterAll(() => bench.end());
+
+const transport = () => createGrpcTransport({ baseUrl: `http://127.0.0.1:${bench.relay.grpcPort}` });
+
+test('health follows the nodes, in both services, and Watch tells of it', async () => {
+  const healthCheck = () => bench.client.unary(method.healthCheck, create(HealthCheckRequestSchema));
+  const health = createClient(Health, transport());
+  expect(await healthCheck()).toMatchObject({ healthy: false, message: expect.stringContaining('No node is serving') });
+  const left = new AbortController();
+  const watch = health.watch({ service: SglangScheduler.typeName }, { signal: left.signal })[Symbol.asyncIterator]();
+  expect((await watch.next()).value?.status).toBe(Serving.NOT_SERVING);
+  const node = await bench.node();
+  expect((await watch.next()).value?.status).toBe(Serving.SERVING);
+  expect((await healthCheck()).healthy).toBe(true);
+  expect((await health.check({ service: '' })).status).toBe(Serving.SERVING);
+  await expect(health.check({ service: 'other' })).rejects.toMatchObject({ code: status.NOT_FOUND });
+  await node.detach();
+  expect((await watch.next()).value?.status).toBe(Serving.NOT_SERVING);
+  left.abort();
+  expect((await healthCheck()).healthy).toBe(false);
+});
+
+test('model and server info name the model as the gateway needs it', async () => {
+  const folder = MODEL_DIR.replace(/\/$/, '');
+  const info = await bench.client.unary(method.getModelInfo, create(GetModelInfoRequestSchema));
+  expect(info).toMatchObject({
+    servedModelName: 'stories260K',
+    tokenizerPath: folder,
+    modelType: 'llama',
+    architectures: ['LlamaForCausalLM'],
+    isGeneration: true,
+    vocabSize: 512,
+    maxContextLength: 512,
+    eosTokenIds: [1, 2],
+    bosTokenId: 1,
+  });
+  const node = await bench.node({ poolTokens: 4096, maxRunning: 8 });
+  const server = await bench.client.unary(method.getServerInfo, create(GetServerInfoRequestSchema));
+  expect(server.serverArgs).toMatchObject({
+    model_path: folder,
+    served_model_name: 'stories260K',
+    tokenizer_path: folder,
+    tp_size: 1,
+    dp_size: 1,
+    pp_size: 1,
+    context_length: 512,
+    max_total_tokens: 4096,
+    max_running_requests: 8,
+    disaggregation_mode: 'null',
+    is_embedding: false,
+    vocab_size: 512,
+  });
+  expect(server).toMatchObject({ serverType: 'grpc', maxTotalNumTokens: 4096, activeRequests: 0 });
+  await node.detach();
+});
+
+test('loads are what the nodes told; what is unknown is absent', async () => {
+  const loads = (request: { dpRank?: number; include?: string[] }) =>
+    bench.client.unary(method.getLoads, create(GetLoadsRequestSchema, request));
+  expect(await loads({})).toMatchObject({ dpRankCount: 0, loads: [] });
+  const node = await bench.node({ poolTokens: 1000, maxRunning: 4 });
+  expect((await loads({})).loads[0]).toMatchObject({ dpRank: 0, maxTotalNumTokens: 1000, maxRunningRequests: 4 });
+  expect((await loads({})).loads[0]?.memory).toBeUndefined();
+  node.load = { usedTokens: 450, genThroughput: 12.5, weightBytes: 2n ** 30n, cacheHitRate: 0.5 };
+  await node.report(true);
+  const load = (await loads({})).loads[0];
+  expect(load).toMatchObject({
+    numUsedTokens: 450,
+    tokenUsage: 0.45,
+    genThroughput: 12.5,
+    cacheHitRate: 0.5,
+    utilization: 0.5,
+  });
+  expect(load).toMatchObject({ memory: { weightGb: 1 }, disaggregation: { mode: 'null' }, queues: { waiting: 0 } });
+  expect(load?.speculative).toBeUndefined();
+  expect((await loads({ include: ['core'] })).loads[0]?.memory).toBeUndefined();
+  expect((await loads({ dpRank: 7 })).loads).toEqual([]);
+  await expect(loads({ include: ['everything'] })).rejects.toMatchObject({
+    code: status.INVALID_ARGUMENT,
+    details: expect.stringContaining('core, memory, spec, lora, disagg, queues, all'),
+  });
+  await node.detach();
+});
+
+test('rpcs of later issues say so, and KV events are an open, silent stream', async () => {
+  for (const refused of [
+    bench.client.unary(method.embed, create(EmbedRequestSchema)),
+    bench.client.unary(method.flushCache, create(FlushCacheRequestSchema)),
+  ]) {
+    await expect(refused).rejects.toMatchObject({
+      code: status.UNIMPLEMENTED,
+      details: expect.stringContaining('not served'),
+    });
+  }
+  const stream = bench.client.stream(method.subscribeKvEvents, create(SubscribeKvEventsRequestSchema));
+  const whole = collect(stream);
+  // Open: its headers come at once, though no message ever does.
+  await new Promise((resolve) => stream.once('metadata', resolve));
+  const { activeRequests } = await bench.client.unary(method.getServerInfo, create(GetServerInfoRequestSchema));
+  expect(activeRequests).toBe(0);
+  stream.cancel();
+  expect((await whole).error?.code).toBe(status.CANCELLED);
+});
+
+test.each([ServerReflection, ServerReflectionAlpha])(
+  'reflection gives services and files: $typeName',
+  async (service) => {
+    const client = createClient(service as typeof ServerReflection, transport());
+    async function* ask() {
+      yield { messageRequest: { case: 'listServices' as const, value: '' } };
+      yield {
+        messageRequest: { case: 'fileContainingSymbol' as const, value: 'sglang.grpc.scheduler.SglangScheduler' },
+      };
+      yield { messageRequest: { case: 'fileByFilename' as const, value: 'nothing.proto' } };
+    }
+    const answers = [];
+    for await (const answer of client.serverReflectionInfo(ask())) answers.push(answer.messageResponse);
+    const [services, files, missing] = answers;
+    if (services?.case !== 'listServicesResponse' || files?.case !== 'fileDescriptorResponse')
+      throw new Error('no answer');
+    expect(services.value.service.map(({ name }) => name)).toContain('sglang.grpc.scheduler.SglangScheduler');
+    const names = files.value.fileDescriptorProto.map((bytes) => fromBinary(FileDescriptorProtoSchema, bytes).name);
+    expect(names).toEqual(
+      expect.arrayContaining(['sglang_scheduler.proto', 'smg_common.proto', 'google/protobuf/struct.proto']),
+    );
+    expect(missing).toMatchObject({ case: 'errorResponse', value: { errorCode: status.NOT_FOUND } });
+  },
+);
+
+test('closing ends every stream, and soon', async () => {
+  const own = await RelayBench.start();
+  const silent = own.client.stream(method.subscribeKvEvents, create(SubscribeKvEventsRequestSchema));
+  const whole = collect(silent);
+  await new Promise((resolve) => silent.once('metadata', resolve));
+  const node = await own.node();
+  const started = performance.now();
+  await own.relay.close();
+  expect(performance.now() - started).toBeLessThan(3_000);
+  await whole;
+  await node.until(() => node.streamError !== undefined);
+  await own.end();
+});
