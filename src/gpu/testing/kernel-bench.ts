@@ -4,6 +4,24 @@ import { type LogitsEntry, type PackedStep, packStep, type SequenceEntry } from 
 import { rowWords } from '../row-words.ts';
 import { type MatrixSource, WeightMatrix } from '../weight-matrix.ts';
 
+/** A greedy logits row; tests change what they are about. */
+export const GREEDY_ENTRY: LogitsEntry = {
+  row: 0,
+  slot: 0,
+  writesSlot: false,
+  sampled: false,
+  logprob: false,
+  outputPosition: 0,
+  temperature: 0,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  seed: 0n,
+  sampleIndex: 0,
+  top: 0,
+  topAt: 0,
+};
+
 /** Where a kernel test gets its buffers, runs a pass, and reads results. */
 export class KernelBench {
   readonly gpu: Gpu;

@@ -1,0 +1,150 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { attentionReference } from './attention.reference.ts';
+import { Attention, type AttentionShape, splitItemBytes } from './attention.ts';
+import { KvPool } from './kv-pool.reference.ts';
+import type { SequenceEntry } from './pack-step.ts';
+import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
+import { Random } from './testing/random.ts';
+
+let bench: KernelBench;
+beforeAll(async () => {
+  bench = await KernelBench.open();
+});
+afterAll(() => bench.close());
+
+const BLOCKS = 40;
+const rowsOf = (sequence: SequenceEntry) => (sequence.tokens === 'slot' ? 1 : sequence.tokens.length);
+
+/** Runs a step over a pool; gives [rows, heads, headSize]. `splitItems` 0 keeps every row in the whole form. */
+async function attend(
+  shape: AttentionShape,
+  sequences: readonly SequenceEntry[],
+  query: Float32Array<ArrayBuffer>,
+  pool: KvPool,
+  splitItems = 1024,
+) {
+  const { buffer: step, packed } = await bench.step(sequences, [], splitItems);
+  const output = await bench.zeros(query.length);
+  const attention = await Attention.create(bench.gpu, shape, {
+    step,
+    query: await bench.buffer(query),
+    kv: await bench.buffer(pool.values),
+    parts: await bench.gpu.storage('parts', Math.max(1, packed.work.splitItems) * splitItemBytes(shape)),
+    output,
+  });
+  await bench.run((pass) => attention.encode(pass, packed.work));
+  return { output: await bench.read(output, query.length), work: packed.work };
+}
+
+function randomPool(random: Random, shape: AttentionShape): KvPool {
+  const pool = new KvPool(BLOCKS, shape.kvHeads, shape.headSize);
+  pool.values.set(random.normals(pool.values.length));
+  return pool;
+}
+
+/** A ragged batch: prefill from 0, a later chunk, decode rows with one and with several splits, a single first row. */
+function raggedBatch(random: Random): SequenceEntry[] {
+  const blocks = random.permutation(BLOCKS);
+  const take = (tokens: number) => blocks.splice(0, Math.ceil(tokens / 16));
+  return [
+    { slot: 0, tokens: new Uint32Array(19), startPosition: 0, blockTable: take(19) },
+    { slot: 1, tokens: 'slot', startPosition: 200, blockTable: take(201) },
+    { slot: 2, tokens: new Uint32Array(5), startPosition: 61, blockTable: take(66) },
+    { slot: 3, tokens: 'slot', startPosition: 40, blockTable: take(41) },
+    { slot: 4, tokens: Uint32Array.of(1), startPosition: 127, blockTable: take(128) },
+    { slot: 5, tokens: Uint32Array.of(1), startPosition: 0, blockTable: take(1) },
+  ];
+}
+
+describe.each([
+  [1, 1, 8],
+  [2, 1, 64],
+  [8, 4, 8],
+  [8, 2, 20],
+  [7, 1, 80],
+  [8, 1, 128],
+  [14, 2, 20],
+])('%i heads on %i of %i', (heads, kvHeads, headSize) => {
+  test.each([
+    ['causal', {}],
+    ['a window of 33', { window: 33 }],
+    ['bidirectional', { bidirectional: true }],
+  ])('%s: a ragged batch', async (_, more) => {
+    const shape: AttentionShape = { heads, kvHeads, headSize, kvFormat: 'f32', ...more };
+    const random = new Random(heads * headSize);
+    const sequences = raggedBatch(random);
+    const pool = randomPool(random, shape);
+    const rows = sequences.reduce((sum, sequence) => sum + rowsOf(sequence), 0);
+    // Twice the usual spread, so that attention is far from uniform.
+    const query = random.normals(rows * heads * headSize, 2);
+    const { output, work } = await attend(shape, sequences, query, pool);
+    expect(work).toEqual({ wholeRows: 26, splitRows: 2, splitItems: 6 });
+    let row = 0;
+    for (const sequence of sequences) {
+      const length = sequence.startPosition + rowsOf(sequence);
+      for (let i = 0; i < rowsOf(sequence); i++, row++) {
+        const position = sequence.startPosition + i;
+        for (let head = 0; head < heads; head++) {
+          const at = (row * heads + head) * headSize;
+          const expected = attentionReference(pool, {
+            query: query.slice(at, at + headSize),
+            kvHead: Math.floor(head / (heads / kvHeads)),
+            blockTable: sequence.blockTable,
+            first: shape.window ? Math.max(0, position + 1 - shape.window) : 0,
+            end: shape.bidirectional ? length : position + 1,
+          });
+          expect(largestError(output.slice(at, at + headSize), expected)).toBeLessThan(2e-5);
+        }
+      }
+    }
+  });
+});
+
+test('whole and split forms, and any chunking, give the same bits', async () => {
+  const shape: AttentionShape = { heads: 4, kvHeads: 2, headSize: 20, kvFormat: 'f32' };
+  const random = new Random(77);
+  const pool = randomPool(random, shape);
+  const blockTable = random.permutation(BLOCKS);
+  const rows = 300;
+  const rowSize = shape.heads * shape.headSize;
+  const query = random.normals(rows * rowSize, 2);
+  const all = bits(
+    (await attend(shape, [{ slot: 0, tokens: new Uint32Array(rows), startPosition: 0, blockTable }], query, pool))
+      .output,
+  );
+  for (const [from, to] of [
+    [0, 63],
+    [63, 64],
+    [64, 65],
+    [65, 130],
+    [255, 256],
+    [256, 300],
+    [299, 300],
+  ] as const) {
+    const chunk = [{ slot: 0, tokens: new Uint32Array(to - from), startPosition: from, blockTable }];
+    const some = query.slice(from * rowSize, to * rowSize);
+    for (const splitItems of [0, 1024]) {
+      const { output, work } = await attend(shape, chunk, some, pool, splitItems);
+      expect(work.splitRows).toBe(splitItems > 0 && to - from === 1 && to > 64 ? 1 : 0);
+      expect(bits(output)).toEqual(all.slice(from * rowSize, to * rowSize));
+    }
+  }
+});
+
+test('rows that the scratch has no room for take the whole form', async () => {
+  const shape: AttentionShape = { heads: 2, kvHeads: 1, headSize: 8, kvFormat: 'f32' };
+  const random = new Random(78);
+  const pool = randomPool(random, shape);
+  const sequences: SequenceEntry[] = [0, 1, 2].map((slot) => ({
+    slot,
+    tokens: 'slot',
+    startPosition: 150 + slot,
+    blockTable: random.permutation(BLOCKS),
+  }));
+  const query = random.normals(3 * 16);
+  const roomy = await attend(shape, sequences, query, pool);
+  const tight = await attend(shape, sequences, query, pool, 7);
+  expect(roomy.work).toEqual({ wholeRows: 0, splitRows: 3, splitItems: 9 });
+  expect(tight.work).toEqual({ wholeRows: 1, splitRows: 2, splitItems: 6 });
+  expect(bits(tight.output)).toEqual(bits(roomy.output));
+});
