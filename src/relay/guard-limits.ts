@@ -22,6 +22,8 @@ const MIB = 1024 * 1024;
 /** Decoding this many numbers takes some 40 ms, and decoding this many messages some 70. */
 const MAX_SCALARS = 200_000;
 const MAX_FIELDS = 50_000;
+/** A page reports up to 256 events at a time, each with up to 1,024 best logprobs and their ids: some 110 ms. */
+const MAX_REPORT_SCALARS = 600_000;
 const MAX_DEPTH = 64;
 
 /** Limits by method: prompts are bounded by the context, reports by the credits they can answer. */
@@ -37,7 +39,12 @@ export function limitsOf(method: DescMethod, model: ServedModel, readMaxBytes: n
   return {
     maxBytes: isReport ? Math.min(readMaxBytes, 8 * MIB) : readMaxBytes,
     maxJsonBytes: Math.min(readMaxBytes, 4 * MIB),
-    wire: { maxScalars: MAX_SCALARS + model.contextLength, maxFields: MAX_FIELDS, maxDepth: MAX_DEPTH, lists: prompts },
+    wire: {
+      maxScalars: isReport ? MAX_REPORT_SCALARS : MAX_SCALARS + model.contextLength,
+      maxFields: MAX_FIELDS,
+      maxDepth: MAX_DEPTH,
+      lists: prompts,
+    },
     json: { maxElements: MAX_FIELDS + model.contextLength, maxDepth: MAX_DEPTH },
   };
 }

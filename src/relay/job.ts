@@ -132,6 +132,17 @@ export class Job {
     else this.changed.notify();
   }
 
+  /** Ends samples that have all their tokens, where a node was lost before it said so: no other could go on. */
+  settleWhole(): void {
+    const { maxNewTokens, stopTokenIds } = this.request.sampling;
+    for (const sample of this.unfinished) {
+      const last = sample.ids.at(-1);
+      if (last === undefined) continue;
+      if (sample.ids.length >= maxNewTokens) this.finishSample(sample, { reason: 'length' });
+      else if (stopTokenIds.includes(last)) this.finishSample(sample, { reason: 'stop', matchedTokenId: last });
+    }
+  }
+
   /** Ends what still runs with "abort" and the tokens so far. */
   abort(): void {
     if (this.outcome !== undefined) return;

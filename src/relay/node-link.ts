@@ -28,8 +28,19 @@ export interface LinkSettings {
   readonly relayEpoch: bigint;
   readonly leaseMs: number;
   readonly heartbeatMs: number;
+  /** How long a job that began may make no token, while it has credit, before it is given to another node. */
+  readonly tokenStallMs: number;
   readonly vocabSize: number;
   readonly build: Build;
+}
+
+/** A job at a node. */
+interface Running {
+  readonly job: Job;
+  /** What the node was told. */
+  readonly maxNewTokens: number;
+  /** `performance.now()` of the last token or credit; undefined before the first token here. */
+  progressAt: number | undefined;
 }
 
 /** What a link tells the fleet. */
@@ -58,7 +69,7 @@ export class NodeLink implements JobHost {
   /** Why the session is over. */
   ended: ConnectError | undefined;
   /** In the order they came. */
-  private readonly jobs = new Map<bigint, { readonly job: Job; readonly maxNewTokens: number }>();
+  private readonly jobs = new Map<bigint, Running>();
   private readonly recentJobs = new Set<bigint>();
   private readonly outbox: NodeCommand[] = [];
   private lastSeq = 0n;
@@ -111,12 +122,14 @@ export class NodeLink implements JobHost {
 
   run(job: Job): void {
     const maxNewTokens = newTokensAt(job, this.facts);
-    this.jobs.set(job.id, { job, maxNewTokens });
+    this.jobs.set(job.id, { job, maxNewTokens, progressAt: undefined });
     job.host = this;
     this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
   }
 
   grant(job: Job, sample: Sample): void {
+    const entry = this.jobs.get(job.id);
+    if (entry?.progressAt !== undefined) entry.progressAt = performance.now();
     this.send({ case: 'grant', value: { jobId: job.id, index: sample.index, credit: sample.credit } });
   }
 
@@ -202,6 +215,7 @@ export class NodeLink implements JobHost {
       this.end(reason);
       throw reason;
     }
+    this.giveBackStalled();
     return this.lastReportSeq;
   }
 
@@ -237,6 +251,7 @@ export class NodeLink implements JobHost {
       case 'tokens': {
         const { value } = event.event;
         const tokens = checkTokens(job, sample, value, bounds);
+        entry.progressAt = performance.now();
         sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
         job.append(sample, tokens);
         this.owner.onTokens(tokens.length);
@@ -271,6 +286,16 @@ export class NodeLink implements JobHost {
     this.forget(job);
     this.send({ case: 'abort', value: { jobId: job.id } });
     this.owner.onJobFailed(this, job);
+  }
+
+  /** A node that reports, but makes no tokens, would keep a job until its last deadline. */
+  private giveBackStalled(): void {
+    const since = performance.now() - this.settings.tokenStallMs;
+    for (const { job, progressAt } of [...this.jobs.values()]) {
+      if (progressAt === undefined || progressAt > since) continue;
+      if (job.unfinished.every((sample) => sample.ids.length >= sample.credit)) continue;
+      this.giveBack(job, Code.Unavailable, 'The node stopped making tokens.');
+    }
   }
 
   private forget(job: Job): boolean {

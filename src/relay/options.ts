@@ -27,6 +27,8 @@ export interface RelayOptions {
   readonly queueMs?: number;
   /** From a request's arrival to its first token. */
   readonly firstTokenMs?: number;
+  /** How long a node may make no token of a request that began there, before another gets it. */
+  readonly tokenStallMs?: number;
   /** A whole request. */
   readonly requestMs?: number;
   /** How long a request's body may take to arrive. */
@@ -57,6 +59,7 @@ export const defaultOptions = {
   maxQueued: 1024,
   queueMs: 120_000,
   firstTokenMs: 300_000,
+  tokenStallMs: 120_000,
   requestMs: 3_600_000,
   receiveMs: 60_000,
   stallMs: 120_000,

@@ -55,6 +55,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
       build: create(BuildSchema, options.build),
       leaseMs: settings.leaseMs,
       heartbeatMs: settings.heartbeatMs,
+      tokenStallMs: settings.tokenStallMs,
       ranks: settings.ranks,
     },
     {
@@ -85,6 +86,8 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const common = {
     shutdownSignal: shutdown.signal,
     readMaxBytes: settings.readMaxBytes,
+    // Node's timers hold no more: a longer one would go off at once.
+    maxTimeoutMs: 2 ** 31 - 1,
     // Unknown fields are nothing to us; keeping them would cost as much as decoding them.
     binaryOptions: { readUnknownFields: false },
   };

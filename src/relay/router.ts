@@ -38,18 +38,19 @@ export class Router {
   /** Takes a new job. Throws ContractError (RESOURCE_EXHAUSTED) where the queue is full. */
   submit(job: Job): void {
     this.queue.push(job);
-    this.keepTime(job);
     this.pump();
-    const at = this.queue.indexOf(job);
-    if (at >= 0 && this.queue.length > this.settings.maxQueued) {
-      this.queue.splice(at, 1);
-      this.clearNoNode(job);
+    if (job.outcome !== undefined) return;
+    const waits = this.queue.includes(job);
+    if (!waits || this.queue.length <= this.settings.maxQueued) this.keepTime(job);
+    else {
+      this.dequeue(job);
       throw new ContractError(Code.ResourceExhausted, `${this.settings.maxQueued} requests are waiting already.`);
     }
   }
 
   /** Takes a job back whose node can't go on with it: before all that wait, since its client has waited longest. */
   requeue(jobs: readonly Job[]): void {
+    for (const job of jobs) job.settleWhole();
     this.queue.unshift(...jobs.filter((job) => job.outcome === undefined));
     this.pump();
   }

@@ -76,6 +76,8 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     context.signal.addEventListener('abort', leave, { once: true });
     try {
       yield* streamJob(job);
+      // A deadline of the client's own, or the relay's end: an OK without a complete would be a silent loss.
+      if (job.outcome === 'left' && context.signal.aborted) throw toConnectError(context.signal.reason);
     } finally {
       context.signal.removeEventListener('abort', leave);
       leave();

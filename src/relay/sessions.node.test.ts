@@ -1,6 +1,7 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { create } from '@bufbuild/protobuf';
-import { Code, ConnectError } from '@connectrpc/connect';
+import { Code, ConnectError, createClient } from '@connectrpc/connect';
+import { createGrpcTransport } from '@connectrpc/connect-node';
 import { status } from '@grpc/grpc-js';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
@@ -263,6 +264,47 @@ test('a node that can not go on with a sample: another takes it, or its status i
   const failed = { code: status.RESOURCE_EXHAUSTED, message: 'no blocks' };
   await failing.tell({ jobId: failing.jobs[1]?.jobId ?? 0n, event: { case: 'failed', value: failed } });
   expect((await alone).error).toMatchObject({ code: status.RESOURCE_EXHAUSTED, details: 'no blocks' });
+});
+
+test('a node that stops making tokens loses the job to another', async () => {
+  const on = await start({ tokenStallMs: 300, heartbeatMs: 50 });
+  const stuck = await on.node({ manual: true });
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 20 })));
+  await stuck.until(() => stuck.jobs.length === 1);
+  const [first] = outputOf(PROMPT, 1) as [number];
+  await stuck.tell({ jobId: stuck.jobs[0]?.jobId ?? 0n, event: { case: 'tokens', value: { tokenIds: [first] } } });
+  await on.node();
+  expect(idsOf((await whole).messages)).toEqual(outputOf(PROMPT, 20));
+});
+
+test('a sample that was whole when its node was lost needs no other', async () => {
+  const on = await start();
+  const node = await on.node({ manual: true });
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 3 })));
+  await node.until(() => node.jobs.length === 1);
+  const jobId = node.jobs[0]?.jobId ?? 0n;
+  await node.tell({ jobId, event: { case: 'tokens', value: { tokenIds: [9, 8, 7] } } });
+  await node.detach();
+  const { messages, error } = await whole;
+  expect(error).toBeUndefined();
+  expect(messages.at(-1)?.response).toMatchObject({
+    case: 'complete',
+    value: { finishReason: 'length', outputIds: [9, 8, 7] },
+  });
+});
+
+test('a deadline of the client’s own ends its job', async () => {
+  const on = await start();
+  const node = await on.node({ stepMs: 5 });
+  const client = createClient(
+    SglangScheduler,
+    createGrpcTransport({ baseUrl: `http://127.0.0.1:${on.relay.grpcPort}` }),
+  );
+  const read = async () => {
+    for await (const _ of client.generate(requestOf(PROMPT, { maxNewTokens: 400 }), { timeoutMs: 300 }));
+  };
+  await expect(read()).rejects.toMatchObject({ code: Code.DeadlineExceeded });
+  await node.until(() => node.commandsOf('abort').length === 1);
 });
 
 type Event = MessageInitShape<typeof NodeEventSchema>;
