@@ -11,10 +11,8 @@ import type {
 import type { Job } from './job.ts';
 import { readNodeFacts } from './node-facts.ts';
 import { type LinkOwner, type LinkSettings, NodeLink } from './node-link.ts';
+import { MAX_NODES } from './options.ts';
 import { Signal } from './signal.ts';
-
-/** Sessions at a time; each costs memory, and anyone may attach. */
-const MAX_NODES = 1024;
 
 export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch'> {
   readonly digest: string;

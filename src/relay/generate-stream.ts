@@ -93,7 +93,8 @@ function logprobsOf(job: Job, sample: Sample, from: number, to: number): OutputL
   return value;
 }
 
-function errorOf(job: Job, error: ContractError): GenerateResponse {
+/** The message that goes before a status other than OK, where another message went out. */
+export function errorOf(job: Job, error: ContractError): GenerateResponse {
   return create(GenerateResponseSchema, {
     requestId: job.request.requestId,
     response: { case: 'error', value: { message: error.message, httpStatusCode: String(error.httpStatus) } },

@@ -1,9 +1,12 @@
 import { status } from '@grpc/grpc-js';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { type GenerateResponse, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { collect } from './testing/grpc-client.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
 import { outputOf } from './testing/scripted-node.ts';
+
+// Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 const { generate } = SglangScheduler.method;
 const PROMPT = [1, 403, 407, 261, 378];

@@ -35,7 +35,7 @@ export async function listenGrpc(
     session.once('close', () => sessions.delete(session));
   });
   // Each is a client's broken connection, and its streams are told by their own 'close'.
-  server.on('sessionError', (error) => log.debug({ error: error.message }, 'gRPC connection broke'));
+  server.on('sessionError', (error) => log.debug({ reason: error.message }, 'gRPC connection broke'));
   server.on('stream', (stream, headers) => {
     stream.on('error', () => {});
     const path = (headers[':path'] ?? '').split('?', 1)[0] as string;
@@ -57,7 +57,7 @@ export async function listenGrpc(
       return;
     }
     answerHttp2(stream, headers, handler, { stallMs, headersFirst: path === SILENT_PATH }).catch((error: unknown) => {
-      log.error({ path, error }, 'gRPC stream failed');
+      log.error({ path, err: error }, 'gRPC stream failed');
       stream.destroy();
     });
   });
@@ -65,7 +65,7 @@ export async function listenGrpc(
     server.once('error', reject);
     server.listen(port, host, resolve);
   });
-  server.on('error', (error) => log.error({ error }, 'gRPC server failed'));
+  server.on('error', (error) => log.error({ err: error }, 'gRPC server failed'));
   return { port: (server.address() as AddressInfo).port, close: (graceMs) => closeHttp2(server, sessions, graceMs) };
 }
 

@@ -3,7 +3,7 @@ import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 import { createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { status } from '@grpc/grpc-js';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { Health, HealthCheckResponse_ServingStatus as Serving } from '../contract/gen/grpc/health_pb.ts';
 import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
 import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
@@ -18,6 +18,9 @@ import {
 import { FlushCacheRequestSchema, SubscribeKvEventsRequestSchema } from '../contract/gen/smg_common_pb.ts';
 import { collect } from './testing/grpc-client.ts';
 import { MODEL_DIR, RelayBench } from './testing/relay-bench.ts';
+
+// Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 const { method } = SglangScheduler;
 

@@ -209,8 +209,11 @@ export class NodeLink implements JobHost {
         for (const event of request.events) this.take(event);
       }
     } catch (error) {
-      if (!(error instanceof Lie)) throw error;
-      const reason = new ConnectError(`The node told what can't be: ${error.message}.`, Code.InvalidArgument);
+      // A fault of ours half-way through a report would leave its jobs without tokens that count as told.
+      const reason =
+        error instanceof Lie
+          ? new ConnectError(`The node told what can't be: ${error.message}.`, Code.InvalidArgument)
+          : new ConnectError('The relay could not take the report in.', Code.Internal, undefined, undefined, error);
       for (const { job } of this.jobs.values()) job.refusedBy.add(this.facts.nodeId);
       this.end(reason);
       throw reason;

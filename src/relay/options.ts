@@ -75,6 +75,9 @@ export type RelaySettings = {
   readonly ranks: number | undefined;
 };
 
+/** Sessions at a time; each costs memory, and anyone may attach. */
+export const MAX_NODES = 1024;
+
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Fills in the defaults. Throws RangeError naming an option that makes no sense. */
@@ -89,6 +92,10 @@ export function settle(options: RelayOptions): RelaySettings {
     if (!Number.isInteger(value) || (value as number) < least || (value as number) > MAX_TIMER_MS) {
       throw new RangeError(`${key} must be an integer in [${least}, ${MAX_TIMER_MS}], got ${String(value)}.`);
     }
+  }
+  const { ranks } = settings;
+  if (ranks !== undefined && (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_NODES)) {
+    throw new RangeError(`ranks must be an integer in [1, ${MAX_NODES}], got ${ranks}.`);
   }
   if (settings.heartbeatMs * 2 > settings.leaseMs) {
     throw new RangeError(

@@ -12,6 +12,7 @@ import { listenGrpc } from './grpc-server.ts';
 import { guardHandlers } from './guard-handlers.ts';
 import { healthService } from './health-service.ts';
 import { JobTable } from './job-table.ts';
+import { logFaults } from './log-faults.ts';
 import { Metrics } from './metrics.ts';
 import { nodeRelayService } from './node-relay-service.ts';
 import { type RelayOptions, settle } from './options.ts';
@@ -85,6 +86,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   });
   const common = {
     shutdownSignal: shutdown.signal,
+    interceptors: [logFaults(log)],
     readMaxBytes: settings.readMaxBytes,
     // Node's timers hold no more: a longer one would go off at once.
     maxTimeoutMs: 2 ** 31 - 1,

@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { Code, ConnectError, type HandlerContext, type ServiceImpl } from '@connectrpc/connect';
 import type { Logger } from 'pino';
+import { ContractError } from '../contract/contract-error.ts';
 import {
   AbortResponseSchema,
   type GenerateRequest,
@@ -11,7 +12,7 @@ import {
 import { normaliseRequest } from '../contract/normalise-request.ts';
 import type { ModelLimits } from '../contract/normalised-request.ts';
 import type { Fleet } from './fleet.ts';
-import { streamJob } from './generate-stream.ts';
+import { errorOf, streamJob } from './generate-stream.ts';
 import type { Job } from './job.ts';
 import type { JobTable } from './job-table.ts';
 import { loadsOf } from './loads.ts';
@@ -78,6 +79,12 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       yield* streamJob(job);
       // A deadline of the client's own, or the relay's end: an OK without a complete would be a silent loss.
       if (job.outcome === 'left' && context.signal.aborted) throw toConnectError(context.signal.reason);
+    } catch (error) {
+      if (error instanceof ConnectError) throw error;
+      log.error({ err: error, job: String(job.id) }, 'request failed by a fault of the relay');
+      const fault = new ContractError(Code.Internal, 'internal error');
+      if (job.messages > 0) yield errorOf(job, fault);
+      throw toConnectError(fault);
     } finally {
       context.signal.removeEventListener('abort', leave);
       leave();

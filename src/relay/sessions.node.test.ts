@@ -4,13 +4,16 @@ import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { status } from '@grpc/grpc-js';
 import fc from 'fast-check';
-import { afterEach, expect, test } from 'vitest';
-import { Finished_Reason, type NodeEventSchema } from '../contract/gen/node_relay_pb.ts';
+import { afterEach, expect, test, vi } from 'vitest';
+import { Finished_Reason, type NodeEventSchema, ResumeSchema } from '../contract/gen/node_relay_pb.ts';
 import { type GenerateResponse, GetLoadsRequestSchema, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import type { RelayOptions } from './options.ts';
 import { collect } from './testing/grpc-client.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
 import { nextOf, outputOf, type ScriptedNode } from './testing/scripted-node.ts';
+
+// Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 const { generate, getLoads } = SglangScheduler.method;
 const PROMPT = [1, 403, 407, 261, 378];
@@ -74,6 +77,26 @@ test('reports of an older epoch, of another relay or of no session get ABORTED',
   await expect(node.client.report(node.fence())).resolves.toMatchObject({ lastReportSeq: 0n });
 });
 
+test('a session of another relay is no more: attach afresh', async () => {
+  const on = await start();
+  const node = await on.node();
+  const resume = { ...node.fence(), lastCommandSeq: 0n };
+  const attach = async (other: Partial<typeof resume>) => {
+    await on.node({ attach: { resume: create(ResumeSchema, { ...resume, ...other }) } });
+  };
+  await expect(attach({ relayEpoch: resume.relayEpoch + 1n })).rejects.toMatchObject({ code: Code.Aborted });
+  await expect(attach({ sessionToken: 'guessed' })).rejects.toMatchObject({ code: Code.Aborted });
+  await expect(attach({ lastCommandSeq: 5n })).rejects.toMatchObject({ code: Code.InvalidArgument });
+  await node.detach();
+  await expect(attach({})).rejects.toMatchObject({ code: Code.Aborted });
+});
+
+test('with fixed ranks, one node more is refused', async () => {
+  const on = await start({ ranks: 1 });
+  await on.node();
+  await expect(on.node()).rejects.toMatchObject({ code: Code.ResourceExhausted });
+});
+
 test('a node that comes again under the same id takes its own place', async () => {
   const on = await start();
   const first = await on.node({ nodeId: 'the-same-node' });
@@ -114,20 +137,18 @@ test('lost and doubled reports, cut streams: every token once and in order', asy
   const fates = ['arrives', 'request lost', 'response lost', 'comes twice'] as const;
   await fc.assert(
     fc.asyncProperty(
-      fc.array(fc.constantFrom(...fates), { minLength: 1, maxLength: 40 }),
+      fc.array(fc.constantFrom(...fates), { maxLength: 12 }),
       fc.array(fc.integer({ min: 1, max: 40 }), { maxLength: 3 }),
       fc.integer({ min: 1, max: 7 }),
       fc.integer({ min: 1, max: 3 }),
-      async (script, cuts, tokensPerStep, n) => {
+      async (losses, cuts, tokensPerStep, n) => {
+        // One report in each round comes through whole: nothing but loss would be a dead network.
+        const script = [...losses, 'arrives' as const];
         let turn = 0;
         const node = await on.node({
           tokensPerStep,
           fate: () => script[turn++ % script.length] as (typeof fates)[number],
         });
-        // A script that never lets a report through would end the session; this one does, once a round.
-        const lossless =
-          script.includes('arrives') || script.includes('comes twice') || script.includes('response lost');
-        if (!lossless) script.push('arrives');
         const request = requestOf(PROMPT, { maxNewTokens: 50, n });
         const whole = collect(on.client.stream(generate, request), 20_000);
         for (const cut of cuts.sort((a, b) => a - b)) {
@@ -141,7 +162,7 @@ test('lost and doubled reports, cut streams: every token once and in order', asy
         await node.detach();
       },
     ),
-    { numRuns: 12 },
+    { numRuns: 12, endOnFailure: true },
   );
 }, 60_000);
 

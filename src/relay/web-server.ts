@@ -41,7 +41,7 @@ export async function listenWeb(
   const server = createServer((request, response) => {
     response.on('error', () => {});
     serve(request, response).catch((error: unknown) => {
-      log.error({ error }, 'web request failed');
+      log.error({ err: error }, 'web request failed');
       response.destroy();
     });
   });
@@ -68,7 +68,7 @@ export async function listenWeb(
     server.once('error', reject);
     server.listen(parts.port, parts.host, resolve);
   });
-  server.on('error', (error) => log.error({ error }, 'web server failed'));
+  server.on('error', (error) => log.error({ err: error }, 'web server failed'));
   return {
     port: (server.address() as AddressInfo).port,
     async close(graceMs) {

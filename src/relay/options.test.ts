@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { defaultOptions, type RelayOptions, settle } from './options.ts';
+
+const NEEDED = { model: 'models/none', build: { packageVersion: '0', pageHash: '' } };
+
+test('what is not given has its default', () => {
+  const settings = settle({ ...NEEDED, leaseMs: 9_000 } as RelayOptions);
+  expect(settings).toMatchObject({ ...defaultOptions, leaseMs: 9_000, ranks: undefined });
+});
+
+test.each([
+  [{ leaseMs: 0 }, 'leaseMs must be an integer in [1, 2147483647], got 0.'],
+  [{ requestMs: 2 ** 31 }, 'requestMs must be an integer in [1, 2147483647], got 2147483648.'],
+  [{ startWaitMs: 1.5 }, 'startWaitMs must be an integer in [1, 2147483647], got 1.5.'],
+  [{ heartbeatMs: 8_000 }, 'heartbeatMs must be at most half of leaseMs (15000), got 8000.'],
+  [{ ranks: 0 }, 'ranks must be an integer in [1, 1024], got 0.'],
+])('%j makes no sense', (options, message) => {
+  expect(() => settle({ ...NEEDED, ...options } as RelayOptions)).toThrow(new RangeError(message));
+});
