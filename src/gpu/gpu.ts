@@ -1,4 +1,4 @@
-import { BufferOwner } from './buffer-owner.ts';
+import { AllocationError, BufferOwner } from './buffer-owner.ts';
 import { PipelineCache } from './pipeline-cache.ts';
 
 /** What kernels of one user (a runner, a test) share: the device, its pipelines, and the owner of their buffers. */
@@ -14,13 +14,16 @@ export class Gpu {
   constructor(device: GPUDevice, bindingLimit = Number.POSITIVE_INFINITY) {
     this.device = device;
     this.buffers = new BufferOwner(device);
-    this.pipelines = new PipelineCache(device);
+    this.pipelines = PipelineCache.of(device);
     const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
     this.bindingLimit = Math.min(bindingLimit, maxStorageBufferBindingSize, maxBufferSize);
   }
 
-  /** A storage buffer that shaders use and that can be copied to and from. Zeroed. */
-  storage(label: string, bytes: number): Promise<GPUBuffer> {
+  /** A storage buffer that shaders use and that can be copied to and from. Zeroed. Rejects with AllocationError. */
+  async storage(label: string, bytes: number): Promise<GPUBuffer> {
+    const limit = this.device.limits.maxStorageBufferBindingSize;
+    if (bytes > limit)
+      throw new AllocationError(`${label}: ${bytes} bytes are over the device's binding limit of ${limit}`);
     return this.buffers.allocate(
       label,
       bytes,

@@ -48,11 +48,16 @@ export class Kernel {
       else floats[i] = field.f32;
     });
     const uniform = await this.#gpu.uniform(words);
-    return this.#gpu.device.createBindGroup({
+    const { device } = this.#gpu;
+    device.pushErrorScope('validation');
+    const group = device.createBindGroup({
       label: this.name,
       layout: this.#compiled.layout,
       entries: [uniform, ...buffers].map((buffer, binding) => ({ binding, resource: { buffer } })),
     });
+    const error = await device.popErrorScope();
+    if (error) throw new Error(`kernel ${this.name}: ${error.message}`);
+    return group;
   }
 
   /** Runs at least `workgroups` workgroups; the kernel itself leaves out those past its count. */

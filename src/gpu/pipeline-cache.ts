@@ -17,14 +17,26 @@ const BUFFER_TYPES: Readonly<Record<BindingKind, GPUBufferBindingType>> = {
   write: 'storage',
 };
 
+const caches = new WeakMap<GPUDevice, PipelineCache>();
+
 /** Compiles each kernel once a device. Compilations asked for together run in parallel. */
 export class PipelineCache {
   readonly #device: GPUDevice;
   readonly #layouts = new Map<string, GPUBindGroupLayout>();
   readonly #kernels = new Map<string, Promise<CompiledKernel>>();
 
-  constructor(device: GPUDevice) {
+  private constructor(device: GPUDevice) {
     this.#device = device;
+  }
+
+  /** The cache of `device`: who loads a second model on it compiles nothing again. */
+  static of(device: GPUDevice): PipelineCache {
+    let cache = caches.get(device);
+    if (!cache) {
+      cache = new PipelineCache(device);
+      caches.set(device, cache);
+    }
+    return cache;
   }
 
   /** The pipeline of `code`, entry point `main`, whose group 0 has `bindings` in order. */
@@ -40,7 +52,10 @@ export class PipelineCache {
   async #compile(name: string, code: string, bindings: readonly BindingKind[]): Promise<CompiledKernel> {
     // Explicit layouts: the variants of a kernel share bind groups, which 'auto' would tie to one pipeline.
     const layout = this.#layout(bindings);
+    // The scope keeps a refused shader, which is reported below, from being an uncaptured error too.
+    this.#device.pushErrorScope('validation');
     const module = this.#device.createShaderModule({ label: name, code });
+    const scope = this.#device.popErrorScope();
     try {
       const pipeline = await this.#device.createComputePipelineAsync({
         label: name,
@@ -49,6 +64,7 @@ export class PipelineCache {
       });
       return { pipeline, layout };
     } catch (error) {
+      await scope.catch(() => {});
       const { messages } = await module.getCompilationInfo();
       const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.type}: ${m.message}`);
       throw new ShaderError([`kernel ${name}: ${(error as Error).message}`, ...lines].join('\n'));

@@ -90,17 +90,20 @@ export class Sampler {
     ]);
     const kernels = await compileKernels(gpu);
     const { step, logits, lastIds } = buffers;
-    const tiles: TileGroups[] = [];
-    for (let first = 0; first < shape.maxLogitsRows; first += tileRows) {
-      const sampleFields = [vocabulary, vocabulary, first];
-      tiles.push({
-        chunks: await kernels.chunks.bind([vocabulary, vocabulary, count, first], [step, logits, chunks]),
-        argmax: await kernels.argmax.bind([count, first, tileRows], [step, chunks, best, results, lastIds]),
-        sample: await kernels.sample.bind(sampleFields, [step, logits, best, results, lastIds, totals]),
-        top: await kernels.top.bind(sampleFields, [step, logits, best, candidates]),
-        rank: await kernels.rank.bind([vocabulary, first], [step, logits, best, totals, candidates, top]),
-      });
-    }
+    const firstRows = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => tile * tileRows);
+    const tiles = await Promise.all(
+      firstRows.map(async (first): Promise<TileGroups> => {
+        const sampleFields = [vocabulary, vocabulary, first];
+        const [chunkGroup, argmax, sample, topGroup, rank] = await Promise.all([
+          kernels.chunks.bind([vocabulary, vocabulary, count, first], [step, logits, chunks]),
+          kernels.argmax.bind([count, first, tileRows], [step, chunks, best, results, lastIds]),
+          kernels.sample.bind(sampleFields, [step, logits, best, results, lastIds, totals]),
+          kernels.top.bind(sampleFields, [step, logits, best, candidates]),
+          kernels.rank.bind([vocabulary, first], [step, logits, best, totals, candidates, top]),
+        ]);
+        return { chunks: chunkGroup, argmax, sample, top: topGroup, rank };
+      }),
+    );
     return new Sampler(results, top, kernels, tiles, count);
   }
 

@@ -118,6 +118,8 @@ async function uploadRows(
     const count = Math.min(rowsAtOnce, rows - row);
     const bytes = await source.read((from + row) * dense, count * dense);
     gpu.device.queue.writeBuffer(buffer, offset + row * stride, padRows(bytes, count, dense, stride));
+    // Without a wait the queue would hold a second copy of a large matrix.
+    if (row + rowsAtOnce < rows) await gpu.device.queue.onSubmittedWorkDone();
   }
 }
 

@@ -64,19 +64,27 @@ describe('the same bits', () => {
 
   test('row by row, alone and among other sequences', async () => {
     const blockTable = blocksFor(length, 20);
-    await runner.step({
-      sequences: [{ slot: 1, tokens: tokens.slice(0, 60), startPosition: 0, blockTable }],
-      logits: [],
-    });
     const other = randomTokens(2, 40);
-    for (let position = 60; position < 140; position++) {
-      const row: StepSequence = { slot: 1, tokens: [tokens[position]!], startPosition: position, blockTable };
-      // Company that changes: none, a prefill before, a decode row and a prefill after.
-      const prefill: StepSequence = { slot: 2, tokens: other, startPosition: 0, blockTable: blocksFor(40, 40) };
-      const decode: StepSequence = { slot: 4, tokens: [9], startPosition: 0, blockTable: [50] };
-      const company = [[], [prefill], [decode, prefill]][position % 3]!;
-      const [logits] = await logitsOf(row, company, position % 3 === 1 ? 40 : 0);
-      expect(bits(logits!)).toEqual(bits(whole[position]!));
+    const fill = (from: number, to: number) =>
+      runner.step({
+        sequences: [{ slot: 1, tokens: tokens.slice(from, to), startPosition: from, blockTable }],
+        logits: [],
+      });
+    // Around the edges of attention's splits.
+    for (const [from, to, filled] of [
+      [60, 70, 0],
+      [124, 132, 70],
+    ] as const) {
+      await fill(filled, from);
+      for (let position = from; position < to; position++) {
+        const row: StepSequence = { slot: 1, tokens: [tokens[position]!], startPosition: position, blockTable };
+        // Company that changes: none, a prefill before, a decode row and a prefill after.
+        const prefill: StepSequence = { slot: 2, tokens: other, startPosition: 0, blockTable: blocksFor(40, 40) };
+        const decode: StepSequence = { slot: 4, tokens: [9], startPosition: 0, blockTable: [50] };
+        const company = [[], [prefill], [decode, prefill]][position % 3]!;
+        const [logits] = await logitsOf(row, company, position % 3 === 1 ? 40 : 0);
+        expect(bits(logits!)).toEqual(bits(whole[position]!));
+      }
     }
   });
 
@@ -99,7 +107,7 @@ test('concurrent sequences give what each gives alone', async () => {
   const prompts = [[1], [1, 403, 407, 261, 378], randomTokens(4, 70)];
   const sampling = { ...GREEDY, temperature: 0.8, topP: 0.95, seed: 11n };
   const more = { sampling, logprob: true, topLogprobs: 2 };
-  const count = 24;
+  const count = 12;
   const alone: SampledRow[][] = [];
   for (const prompt of prompts) alone.push(await generate(runner, prompt, count, more));
   const together: SampledRow[][] = prompts.map(() => []);

@@ -37,6 +37,8 @@ export class GpuRunner implements Runner {
   readonly #lost: Promise<RunnerLostError>;
   #end: RunnerLostError | undefined;
   #announceEnd!: (error: RunnerLostError) => void;
+  /** Rejects the steps that are under way. */
+  readonly #inFlight = new Set<(error: RunnerLostError) => void>();
 
   private constructor(parts: GpuRunnerParts, readback: ReadbackRing) {
     this.#parts = parts;
@@ -84,14 +86,11 @@ export class GpuRunner implements Runner {
     if (step.top > 0) encoder.copyBufferToBuffer(this.#parts.sampler.top, 0, staging, resultBytes, step.top * 8);
     gpu.device.queue.submit([encoder.finish()]);
     const work = this.#collect(step, staging, resultBytes + step.top * 8, gpu.device.popErrorScope());
-    // The loser of the race may reject later; it is heard here.
-    work.catch(() => {});
-    return Promise.race([
-      work,
-      this.#lost.then((error) => {
-        throw error;
-      }),
-    ]);
+    return new Promise((resolve, reject) => {
+      // Not a race with #lost: a promise keeps what waits on it, and every step would stay in memory.
+      this.#inFlight.add(reject);
+      void work.then(resolve, reject).finally(() => this.#inFlight.delete(reject));
+    });
   }
 
   /** Runs `batch` and gives the raw logits of its logits rows, [vocabulary] each. For tests: it copies them all out. */
@@ -128,6 +127,8 @@ export class GpuRunner implements Runner {
   #finish(error: RunnerLostError): void {
     this.#end ??= error;
     this.#announceEnd(this.#end);
+    for (const reject of this.#inFlight) reject(this.#end);
+    this.#inFlight.clear();
   }
 
   /** Writes the metadata and encodes the whole step; `captured` may copy each tile's logits away. */
@@ -165,6 +166,11 @@ export class GpuRunner implements Runner {
     try {
       if (bytes === 0) await device.queue.onSubmittedWorkDone();
       else await staging.mapAsync(GPUMapMode.READ, 0, bytes);
+    } catch (error) {
+      this.#readback.give(staging);
+      throw await this.#failure(error, validation);
+    }
+    try {
       const error = await validation;
       if (error) throw new Error(`the step is invalid: ${error.message}`);
       return bytes === 0 ? [] : readRows(step, new Uint32Array(staging.getMappedRange(0, bytes)));
@@ -172,6 +178,17 @@ export class GpuRunner implements Runner {
       if (staging.mapState === 'mapped') staging.unmap();
       this.#readback.give(staging);
     }
+  }
+
+  /** Why a readback failed. A lost device may say so only after the readback did. */
+  async #failure(cause: unknown, validation: Promise<GPUError | null>): Promise<Error> {
+    const invalid = await validation.catch(() => null);
+    if (invalid) return new Error(`the step is invalid: ${invalid.message}`);
+    const late = new Promise<undefined>((resolve) => {
+      setTimeout(resolve, 1000);
+    });
+    const end = this.#end ?? (await Promise.race([this.#lost, late]));
+    return end ?? new Error(`the step can't be read back: ${(cause as Error).message}`, { cause });
   }
 }
 

@@ -224,16 +224,20 @@ async function createHead(
     { columns: config.hiddenSize, epsilon: config.normEpsilon, of: 'logits' },
     { step, input: hidden, weight, output: normed },
   );
-  const tiles: Linear[] = [];
-  for (let firstColumn = 0; firstColumn < maxLogitsRows; firstColumn += tileRows) {
-    tiles.push(
-      await Linear.create(
+  const tiles = await Promise.all(
+    Array.from({ length: Math.ceil(maxLogitsRows / tileRows) }, (_, tile) =>
+      Linear.create(
         gpu,
         matrix,
-        { outputStride: config.vocabSize, accumulate: false, countWord: STEP_HEADER.logits, firstColumn },
+        {
+          outputStride: config.vocabSize,
+          accumulate: false,
+          countWord: STEP_HEADER.logits,
+          firstColumn: tile * tileRows,
+        },
         { step, input: normed, output: logits },
       ),
-    );
-  }
+    ),
+  );
   return { norm, tiles, tileRows, logits };
 }
