@@ -48,7 +48,11 @@ const request = fc.record({
   samplingParams: fc.record({
     stop: fc.array(fc.string()),
     stopTokenIds: ids,
-    logitBias: fc.dictionary(fc.string(), fc.float({ noNaN: true })),
+    // protobuf-es keeps maps in plain objects, which have no entry of that name.
+    logitBias: fc.dictionary(
+      fc.string().filter((key) => key !== '__proto__'),
+      fc.float({ noNaN: true }),
+    ),
     maxNewTokens: fc.integer(),
   }),
   inputEmbeds: fc.array(fc.float()),
