@@ -5,7 +5,7 @@ import { TestBrowser } from './harness/browser.ts';
 import { cases, OUTPUT_IDS, PROMPT, PROMPT_IDS, reference } from './harness/golden.ts';
 import { Command, shoalScript, systemNode } from './harness/processes.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
-import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
+import { collect, failureOf, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 
 let relay: TestRelay;
 let browser: TestBrowser;
@@ -121,20 +121,31 @@ describe('greedy cases', () => {
 });
 
 describe('stops', () => {
-  test.each(cases.stops.map((each) => [JSON.stringify(each.stop), each] as const))(
-    'at the strings %s',
-    async (_, { ids, stop, max_new_tokens, output_ids, finish_reason, matched_stop }) => {
-      const generated = await collect(
-        client,
-        greedyRequest(ids, { maxNewTokens: max_new_tokens, ignoreEos: true, stop }),
-      );
-      const complete = generated.completes[0]!;
-      expect(idsOf(generated)).toEqual(output_ids);
-      expect(complete.outputIds).toEqual(output_ids);
-      expect(complete.finishReason).toBe(finish_reason);
-      expect(complete.matchedStop.value ?? null).toBe(matched_stop);
-    },
-  );
+  test.each(
+    cases.stops.filter((each) => !('params' in each)).map((each) => [JSON.stringify(each.stop), each] as const),
+  )('at the strings %s', async (_, { ids, stop, max_new_tokens, output_ids, finish_reason, matched_stop }) => {
+    const generated = await collect(
+      client,
+      greedyRequest(ids, { maxNewTokens: max_new_tokens, ignoreEos: true, stop }),
+    );
+    const complete = generated.completes[0]!;
+    expect(idsOf(generated)).toEqual(output_ids);
+    expect(complete.outputIds).toEqual(output_ids);
+    expect(complete.finishReason).toBe(finish_reason);
+    expect(complete.matchedStop.value ?? null).toBe(matched_stop);
+  });
+
+  test('what is not served yet is refused by name', async () => {
+    const each = cases.stops.find((stop) => 'params' in stop)!;
+    const { frequency_penalty: frequencyPenalty, logit_bias: logitBias } = each.params!;
+    for (const [field, sampling] of Object.entries({
+      frequency_penalty: { frequencyPenalty },
+      logit_bias: { logitBias },
+    })) {
+      const failure = await failureOf(collect(client, greedyRequest(each.ids, { maxNewTokens: 24, ...sampling })));
+      expect(failure).toMatchObject({ code: 'Unimplemented', message: expect.stringContaining(field) });
+    }
+  });
 
   test.each(cases.eos.map((each) => [JSON.stringify(each.params), each] as const))(
     'at EOS and ids, %s',

@@ -49,7 +49,7 @@ test('joins by a button, tells model, adapter and state, and counts tokens', asy
 
 test('says so where WebGPU is missing', async () => {
   const context = await browser.browser.newContext();
-  await context.addInitScript("Object.defineProperty(Navigator.prototype, 'gpu', { value: undefined })");
+  await context.addInitScript('delete Navigator.prototype.gpu');
   const page = await context.newPage();
   await page.goto(`${relay.webUrl}/#join`);
   await untilState(page, 'error', 5_000);

@@ -123,7 +123,7 @@ async function prepareGateways(tools) {
   let reason = tools.missingForGateway();
   if (reason === undefined) {
     try {
-      for (const generation of [2, 1]) await tools.ensureGatewayVenv(generation, log);
+      await Promise.all([1, 2].map((generation) => tools.ensureGatewayVenv(generation, log)));
       tools.ensureTiktokenFolder();
       return;
     } catch (error) {

@@ -20,7 +20,7 @@ export class TestBrowser {
   static async launch(
     options: { readonly args?: readonly string[]; readonly ignoreDefaultArgs?: string[] } = {},
   ): Promise<TestBrowser> {
-    const executablePath = process.env.SHOAL_BROWSER || findBrowser();
+    const executablePath = process.env.SHOAL_BROWSER || (await findBrowser());
     if (!executablePath) throw new Error('no browser: the tests are started with `npm test`, which brings one');
     const own = launchOptions({ executablePath, headless: true, softwareGpu: true });
     const server = await chromium.launchServer({

@@ -28,5 +28,10 @@ export async function testGateway(
     log: (line) => lines.push(line),
     boundMs: 60_000,
   });
-  return Object.assign(gateway, { lines });
+  const close = async () => {
+    // It would wait some seconds for load balancers in front of it.
+    gateway.process.kill('SIGKILL');
+    await gateway.exited;
+  };
+  return { ...gateway, lines, close };
 }

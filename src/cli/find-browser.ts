@@ -2,7 +2,6 @@ import { spawn, spawnSync } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
-import { chromium } from 'playwright-core';
 import { CliError } from './errors.ts';
 
 const LINUX_NAMES = [
@@ -64,20 +63,29 @@ function works(path: string): boolean {
   return spawnSync(path, ['--version'], { stdio: 'ignore', timeout: 15_000 }).status === 0;
 }
 
+/** Where Playwright's own would be. */
+async function playwrightsBrowser(): Promise<string | undefined> {
+  // Half a second to load, so only when it is needed.
+  const { chromium } = await import('playwright-core');
+  try {
+    return chromium.executablePath();
+  } catch {
+    // It has no build for this system.
+    return undefined;
+  }
+}
+
 /** The browser that is here already: SHOAL_BROWSER, an installed Chrome, Chromium or Edge, or Playwright's. */
-export function findBrowser(): string | undefined {
+export async function findBrowser(): Promise<string | undefined> {
   const named = process.env.SHOAL_BROWSER;
   if (named !== undefined && named !== '') {
     if (!works(named)) throw new CliError(`SHOAL_BROWSER names ${named}, which does not start.`);
     return named;
   }
-  const all = candidates();
-  try {
-    all.push(chromium.executablePath());
-  } catch {
-    // Playwright has no build for this system.
-  }
-  return all.find(works);
+  const installed = candidates().find(works);
+  if (installed !== undefined) return installed;
+  const own = await playwrightsBrowser();
+  return own !== undefined && works(own) ? own : undefined;
 }
 
 /**
@@ -127,12 +135,12 @@ async function installWithApt(): Promise<void> {
 
 /** Finds a browser, or installs one: Playwright's, else Debian's package. */
 export async function findOrInstallBrowser(log: (line: string) => void): Promise<string> {
-  const found = findBrowser();
+  const found = await findBrowser();
   if (found !== undefined) return found;
   log('No Chrome, Chromium or Edge is installed here: installing Chromium …');
   for (const attempt of [installWithPlaywright, installWithApt]) {
     await attempt();
-    const installed = findBrowser();
+    const installed = await findBrowser();
     if (installed !== undefined) return installed;
   }
   throw new CliError(

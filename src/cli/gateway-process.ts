@@ -30,7 +30,8 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
-const STOP_BOUND_MS = 4_000;
+/** Generation 2 waits 5 s for balancers in front of it to notice; whoever pressed Ctrl-C does not. */
+const STOP_BOUND_MS = 2_000;
 
 /** The gateway's program and arguments. */
 export function gatewayCommand(

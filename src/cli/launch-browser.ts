@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs';
-import { type Browser, chromium, type LaunchOptions, type Page } from 'playwright-core';
+import type { Browser, LaunchOptions, Page } from 'playwright-core';
 import { CliError, messageOf } from './errors.ts';
 
 export interface BrowserChoice {
@@ -101,6 +101,8 @@ export async function openNode(
   webUrl: URL,
   { boundMs, log }: { boundMs: number; log: (line: string) => void },
 ): Promise<NodeBrowser> {
+  // Half a second to load: only the commands that open a browser pay for it.
+  const { chromium } = await import('playwright-core');
   let browser: Browser;
   try {
     browser = await chromium.launch(launchOptions(choice));

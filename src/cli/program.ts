@@ -111,7 +111,7 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
 
 function withRelayFlags(command: Command): Command {
   return command
-    .option('--model <dir>', "the model's folder", bundledModel)
+    .addOption(new Option('--model <dir>', "the model's folder").default(bundledModel, 'the bundled stories260K'))
     .option('--host <host>', 'where gateways reach the relay (gRPC)', '127.0.0.1')
     .option('--port <port>', 'where gateways reach the relay (gRPC); 0 takes a free port', parsePort, 30_001)
     .option('--web-host <host>', 'where browsers reach it', '127.0.0.1')

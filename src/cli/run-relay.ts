@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pino } from 'pino';
-import { CliError, messageOf } from './errors.ts';
+import { CliError } from './errors.ts';
 import { pageDir, readBuildInfo } from './paths.ts';
 import { formatHost } from './values.ts';
 
@@ -69,14 +69,20 @@ function localName(host: string): string {
   return host === '::' ? '::1' : host;
 }
 
+const LISTEN_FAILURES: Readonly<Record<string, string>> = {
+  EACCES: 'the system does not allow that port',
+  EADDRNOTAVAIL: "that is no address of this machine's",
+  ENOTFOUND: 'no such host is known',
+};
+
 function relayError(error: unknown): Error {
-  const { code, port, address } = error as { code?: string; port?: number; address?: string };
+  const { code, port, ...rest } = error as { code?: string; port?: number; address?: string; hostname?: string };
+  const address = rest.address ?? rest.hostname;
   if (code === 'EADDRINUSE') {
     return new CliError(`port ${port} of ${address} is in use: end what uses it, or choose --port and --web-port.`);
   }
-  if (code === 'EACCES' || code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-    return new CliError(`the relay cannot listen on ${address ?? 'that host'}, port ${port}: ${messageOf(error)}.`);
-  }
+  const reason = code === undefined ? undefined : LISTEN_FAILURES[code];
+  if (reason !== undefined) return new CliError(`the relay cannot listen on ${address ?? 'that host'}: ${reason}.`);
   // The model's files are the user's: what is wrong with them is a sentence, not a stack.
   if (error instanceof Error && error.name === 'CheckpointError') return new CliError(`${error.message}.`);
   return error as Error;
