@@ -70,7 +70,7 @@ const anyAct = fc.oneof(
 
 describe('the engine under random schedules', () => {
   it('gives each sample the ids it has alone, ends every one, and gets every block back', async () => {
-    const runs = import.meta.env.VITE_SHOAL_LONG === '1' ? 5_000 : 100;
+    const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 100;
     await fc.assert(
       fc.asyncProperty(fc.integer({ min: 6, max: 24 }), fc.array(anyAct, { maxLength: 24 }), async (blocks, acts) => {
         const { gated, served: busy } = await served(blocks);
