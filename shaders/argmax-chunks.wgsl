@@ -1,7 +1,7 @@
 // The best logit of each chunk of 512: its key, its id (ties: the lowest), and whether the chunk is all finite.
 //
 //   step    metadata; logits rows = step[2]
-//   logits  [tile rows, stride] f32
+//   logits  [tile rows, stride] f32, seen as u32: a shader may assume that an f32 is no NaN
 //   chunks  [tile rows, chunks, 3] u32: key, id, 1 if a NaN or an infinity was seen
 //
 // A thread a chunk, no barrier; argmax.wgsl merges. Prepend logit-key.wgsl and step.wgsl.
@@ -16,7 +16,7 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> logits: array<f32>;
+@group(0) @binding(2) var<storage, read> logits: array<u32>;
 @group(0) @binding(3) var<storage, read_write> chunks: array<u32>;
 
 @compute @workgroup_size(64)
@@ -36,13 +36,13 @@ fn main(
   var bestId = begin;
   var nonFinite = 0u;
   for (var id = begin; id < end; id++) {
-    let logit = logits[row * params.stride + id];
-    let key = logitKey(logit);
+    let bits = logits[row * params.stride + id];
+    let key = bitsKey(bits);
     if (key > best) {
       best = key;
       bestId = id;
     }
-    if (isNonFinite(logit)) {
+    if (isNonFinite(bits)) {
       nonFinite = 1u;
     }
   }

@@ -1,7 +1,7 @@
 // An order-preserving u32 key of a logit: a < b as floats iff key(a) < key(b); -0 and +0 are one key. Comparing keys
 // instead of floats keeps NaN (which a shader may assume away) out of every decision.
-fn logitKey(logit: f32) -> u32 {
-  var bits = bitcast<u32>(logit);
+fn bitsKey(logitBits: u32) -> u32 {
+  var bits = logitBits;
   if (bits == 0x80000000u) {
     bits = 0u;
   }
@@ -11,6 +11,10 @@ fn logitKey(logit: f32) -> u32 {
   return bits | 0x80000000u;
 }
 
+fn logitKey(logit: f32) -> u32 {
+  return bitsKey(bitcast<u32>(logit));
+}
+
 fn keyLogit(key: u32) -> f32 {
   if ((key & 0x80000000u) != 0u) {
     return bitcast<f32>(key & 0x7fffffffu);
@@ -18,7 +22,7 @@ fn keyLogit(key: u32) -> f32 {
   return bitcast<f32>(~key);
 }
 
-// NaN or infinity, seen on the bits.
-fn isNonFinite(logit: f32) -> bool {
-  return (bitcast<u32>(logit) & 0x7f800000u) == 0x7f800000u;
+// NaN or infinity. Of bits that were never an f32 in the shader: it may assume that an f32 is neither.
+fn isNonFinite(logitBits: u32) -> bool {
+  return (logitBits & 0x7f800000u) == 0x7f800000u;
 }

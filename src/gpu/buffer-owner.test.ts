@@ -33,8 +33,10 @@ test('counts what lives, and frees it', async () => {
   buffers.free(first);
   buffers.free(first);
   expect([buffers.liveBytes, buffers.liveBuffers, device.used()]).toEqual([16, 1, 16]);
-  buffers.freeAll();
+  buffers.close();
   expect([buffers.liveBytes, buffers.liveBuffers, device.used()]).toEqual([0, 0, 0]);
+  await expect(buffers.allocate('late', 16, 0)).rejects.toThrow('late: its owner has freed everything');
+  expect(device.used()).toBe(0);
 });
 
 test('a refusal is an error with the sizes, and leaves nothing behind', async () => {

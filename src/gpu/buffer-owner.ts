@@ -8,6 +8,7 @@ export class BufferOwner {
   readonly #device: GPUDevice;
   readonly #buffers = new Map<GPUBuffer, number>();
   #liveBytes = 0;
+  #closed = false;
 
   constructor(device: GPUDevice) {
     this.#device = device;
@@ -25,6 +26,8 @@ export class BufferOwner {
 
   /** A zeroed buffer of at least `bytes` bytes. Rejects with AllocationError where the device has no room for it. */
   async allocate(label: string, bytes: number, usage: GPUBufferUsageFlags): Promise<GPUBuffer> {
+    // What is still loading when its owner goes must not leave a buffer behind.
+    if (this.#closed) throw new AllocationError(`${label}: its owner has freed everything`);
     const size = Math.max(16, Math.ceil(bytes / 16) * 16);
     const { maxBufferSize } = this.#device.limits;
     if (size > maxBufferSize) {
@@ -60,7 +63,9 @@ export class BufferOwner {
     buffer.destroy();
   }
 
-  freeAll(): void {
+  /** Frees all buffers, and allocates none from now on. */
+  close(): void {
+    this.#closed = true;
     for (const buffer of [...this.#buffers.keys()]) this.free(buffer);
   }
 

@@ -47,9 +47,9 @@ export class Gpu {
     return buffer;
   }
 
-  /** Frees every buffer made through this. */
+  /** Frees every buffer made through this; none can be made any more. */
   destroy(): void {
     this.#uniforms.clear();
-    this.buffers.freeAll();
+    this.buffers.close();
   }
 }
