@@ -1,6 +1,6 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
-import { createClient } from '@connectrpc/connect';
+import { Code, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { status } from '@grpc/grpc-js';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
@@ -18,6 +18,7 @@ import {
 import { FlushCacheRequestSchema, SubscribeKvEventsRequestSchema } from '../contract/gen/smg_common_pb.ts';
 import { collect } from './testing/grpc-client.ts';
 import { MODEL_DIR, RelayBench } from './testing/relay-bench.ts';
+import type { ScriptedNode } from './testing/scripted-node.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -110,6 +111,21 @@ test('loads are what the nodes told; what is unknown is absent', async () => {
     details: expect.stringContaining('core, memory, spec, lora, disagg, queues, all'),
   });
   await node.detach();
+});
+
+test('figures that no field holds harm nobody', async () => {
+  const pool = 2 ** 31 - 1;
+  const nodes = [await bench.node({ poolTokens: pool }), await bench.node({ poolTokens: pool })];
+  const server = await bench.client.unary(method.getServerInfo, create(GetServerInfoRequestSchema));
+  expect(server.maxTotalNumTokens).toBe(pool);
+  const [first, second] = nodes as [ScriptedNode, ScriptedNode];
+  first.load = { usedTokens: 2 ** 32 - 1 };
+  await first.report(true);
+  expect(first.reportError?.code).toBe(Code.InvalidArgument);
+  second.load = { genThroughput: Number.NaN };
+  await second.report(true);
+  expect(second.reportError?.code).toBe(Code.InvalidArgument);
+  expect((await bench.client.unary(method.getLoads, create(GetLoadsRequestSchema))).loads).toEqual([]);
 });
 
 test('rpcs of later issues say so, and KV events are an open, silent stream', async () => {

@@ -197,7 +197,7 @@ export class NodeLink implements JobHost {
     this.renewLease();
     try {
       this.acknowledge(request.lastCommandSeq);
-      if (request.load) this.load = checkLoad(request.load);
+      if (request.load) this.load = checkLoad(request.load, this.facts);
       if (request.seq === 0n) {
         if (request.events.length > 0) throw new Lie('events in a heartbeat');
       } else if (request.seq > this.lastReportSeq) {
@@ -380,7 +380,8 @@ export class NodeLink implements JobHost {
 }
 
 /** Throws Lie for values that are no counts. */
-function checkLoad(load: NodeLoad): NodeLoad {
+function checkLoad(load: NodeLoad, facts: NodeFacts): NodeLoad {
+  if (load.usedTokens > facts.poolTokens) throw new Lie('more used tokens than its pool has');
   for (const value of [load.genThroughput, load.cacheHitRate ?? 0]) {
     if (!Number.isFinite(value) || value < 0) throw new Lie('a load that is no number');
   }

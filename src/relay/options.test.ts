@@ -11,7 +11,7 @@ test('what is not given has its default', () => {
 test.each([
   [{ leaseMs: 0 }, 'leaseMs must be an integer in [1, 2147483647], got 0.'],
   [{ requestMs: 2 ** 31 }, 'requestMs must be an integer in [1, 2147483647], got 2147483648.'],
-  [{ startWaitMs: 1.5 }, 'startWaitMs must be an integer in [1, 2147483647], got 1.5.'],
+  [{ startWaitMs: 1.5 }, 'startWaitMs must be an integer in [0, 2147483647], got 1.5.'],
   [{ heartbeatMs: 8_000 }, 'heartbeatMs must be at most half of leaseMs (15000), got 8000.'],
   [{ ranks: 0 }, 'ranks must be an integer in [1, 1024], got 0.'],
 ])('%j makes no sense', (options, message) => {

@@ -78,6 +78,9 @@ export type RelaySettings = {
 /** Sessions at a time; each costs memory, and anyone may attach. */
 export const MAX_NODES = 1024;
 
+/** Zero means: not at all. */
+const MAY_BE_ZERO: ReadonlySet<string> = new Set(['startWaitMs', 'rejoinWaitMs', 'closeGraceMs', 'maxQueued']);
+
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Fills in the defaults. Throws RangeError naming an option that makes no sense. */
@@ -87,8 +90,7 @@ export function settle(options: RelayOptions): RelaySettings {
   for (const key of Object.keys(defaultOptions) as (keyof typeof defaultOptions)[]) {
     const value: unknown = settings[key];
     if (typeof value === 'string') continue;
-    const least =
-      key.endsWith('Port') || key === 'rejoinWaitMs' || key === 'closeGraceMs' || key === 'maxQueued' ? 0 : 1;
+    const least = key.endsWith('Port') || MAY_BE_ZERO.has(key) ? 0 : 1;
     if (!Number.isInteger(value) || (value as number) < least || (value as number) > MAX_TIMER_MS) {
       throw new RangeError(`${key} must be an integer in [${least}, ${MAX_TIMER_MS}], got ${String(value)}.`);
     }

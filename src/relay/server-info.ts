@@ -9,6 +9,9 @@ import {
 import type { NodeLink } from './node-link.ts';
 import type { ServedModel } from './served-model.ts';
 
+/** Nodes tell their pools; a sum of them may be more than the proto's field holds. */
+const MAX_INT32 = 2 ** 31 - 1;
+
 /** The first characters of the digest: enough to tell two sets of weights apart. */
 function weightVersion(model: ServedModel): string {
   return model.digest.slice(0, 12);
@@ -75,6 +78,6 @@ export function serverInfoOf(
     sglangVersion: `shoal ${state.packageVersion}`,
     serverType: 'grpc',
     startTime: timestampFromMs(state.startedAtMs),
-    maxTotalNumTokens: poolTokens,
+    maxTotalNumTokens: Math.min(poolTokens, MAX_INT32),
   });
 }

@@ -54,7 +54,6 @@ interface Sequence {
   readonly index: number;
   readonly output: number[];
   credit: number;
-  done: boolean;
 }
 
 /** A node that speaks the real protocol over real HTTP, and answers by a function instead of a model. */
@@ -68,7 +67,9 @@ export class ScriptedNode {
   load: MessageInitShape<typeof NodeLoadSchema> | undefined;
   private readonly script: Script;
   readonly client: Client<typeof NodeRelay>;
-  private readonly sequences: Sequence[] = [];
+  private readonly sequences = new Map<string, Sequence>();
+  /** Those that are not done. */
+  private readonly active = new Set<Sequence>();
   private readonly events: NodeEvent[] = [];
   private stream = new AbortController();
   private lastCommandSeq = 0n;
@@ -147,7 +148,7 @@ export class ScriptedNode {
   }
 
   outputLength(jobId: bigint, index = 0): number {
-    return this.sequences.find((one) => one.job.jobId === jobId && one.index === index)?.output.length ?? 0;
+    return this.sequences.get(`${jobId}/${index}`)?.output.length ?? 0;
   }
 
   fence() {
@@ -227,19 +228,21 @@ export class ScriptedNode {
       case 'generate': {
         const job = command.command.value;
         for (const { index, credit, emittedIds } of job.samples) {
-          this.sequences.push({ job, index, output: [...emittedIds], credit, done: false });
+          const sequence = { job, index, output: [...emittedIds], credit };
+          this.sequences.set(`${job.jobId}/${index}`, sequence);
+          this.active.add(sequence);
         }
         break;
       }
       case 'grant': {
         const { jobId, index, credit } = command.command.value;
-        const found = this.sequences.find((one) => one.job.jobId === jobId && one.index === index);
+        const found = this.sequences.get(`${jobId}/${index}`);
         if (found) found.credit = Math.max(found.credit, credit);
         break;
       }
       case 'abort': {
         const { jobId } = command.command.value;
-        for (const one of this.sequences) if (one.job.jobId === jobId) one.done = true;
+        for (const one of this.active) if (one.job.jobId === jobId) this.active.delete(one);
         break;
       }
       default:
@@ -251,7 +254,7 @@ export class ScriptedNode {
     if (this.stepTimer || this.dead || this.script.manual) return;
     this.stepTimer = setTimeout(() => {
       this.stepTimer = undefined;
-      const made = this.sequences.filter((one) => !one.done).map((one) => this.step(one));
+      const made = [...this.active].map((one) => this.step(one));
       if (made.some(Boolean)) void this.report().then(() => this.schedule());
     }, this.script.stepMs ?? 0);
   }
@@ -290,7 +293,7 @@ export class ScriptedNode {
       });
     }
     if (output.length >= sampling.maxNewTokens || stop !== undefined) {
-      sequence.done = true;
+      this.active.delete(sequence);
       const atLength = output.length >= sampling.maxNewTokens;
       this.push(job, index, {
         case: 'finished',
