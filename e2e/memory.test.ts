@@ -8,10 +8,10 @@ import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, schedulerClient } from './harness/scheduler.ts';
 import { until } from './harness/wait.ts';
 
-const WARM_UP = 40;
+const WARM_UP = 120;
 const REQUESTS = 200;
-/** Compiled code and inline caches still settle; a request that left 2 kB behind would be seen. */
-const HEAP_SLACK_BYTES = 400_000;
+/** Compiled code and inline caches still settle; a request that left 1 kB behind would be seen. */
+const HEAP_SLACK_BYTES = 200_000;
 
 let relay: TestRelay;
 let browser: TestBrowser;
