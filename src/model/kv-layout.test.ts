@@ -12,6 +12,7 @@ test('a number of blocks is kept or refused, a budget is cut to the binding limi
   expect(() => poolBlocks(GROUPS, { kvBlocks: 11 }, 20_480)).toThrow(/11 KV blocks of 2048 bytes .* 20480 bytes/);
   expect(poolBlocks(GROUPS, { kvBudgetBytes: 3 * 2048 * 7 + 5 }, 20_480)).toBe(7);
   expect(poolBlocks(GROUPS, { kvBudgetBytes: 1e9 }, 20_480)).toBe(10);
+  expect(poolBlocks(GROUPS, { kvBudgetBytes: 1e9, maxKvBlocks: 6 }, 20_480)).toBe(6);
 });
 
 test.each([
