@@ -11,7 +11,8 @@ import {
   type ReportRequest,
 } from '../contract/gen/node_relay_pb.ts';
 import { isStatusCode } from '../contract/status-table.ts';
-import { checkFinished, checkTokens } from './check-event.ts';
+import { checkFinished, checkLoad, checkTokens } from './check-report.ts';
+import { CommandOutbox } from './command-outbox.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost, Sample } from './job.ts';
 import { Lie } from './lie.ts';
@@ -71,8 +72,7 @@ export class NodeLink implements JobHost {
   /** In the order they came. */
   private readonly jobs = new Map<bigint, Running>();
   private readonly recentJobs = new Set<bigint>();
-  private readonly outbox: NodeCommand[] = [];
-  private lastSeq = 0n;
+  private readonly outbox = new CommandOutbox();
   private lastReportSeq = 0n;
   /** Of the newest Attach. */
   private epoch = 0n;
@@ -100,7 +100,7 @@ export class NodeLink implements JobHost {
   }
 
   get lastCommandSeq(): bigint {
-    return this.lastSeq;
+    return this.outbox.lastSeq;
   }
 
   get runningJobs(): number {
@@ -153,7 +153,7 @@ export class NodeLink implements JobHost {
   async *attach(epoch: bigint, lastSeen: bigint | undefined, signal: AbortSignal): AsyncGenerator<NodeCommand> {
     this.epoch = epoch;
     this.woken.notify();
-    if (lastSeen !== undefined) this.acknowledge(lastSeen);
+    if (lastSeen !== undefined) this.outbox.acknowledge(lastSeen);
     let cursor = lastSeen ?? 0n;
     this.renewLease();
     this.setConnected(true);
@@ -172,7 +172,7 @@ export class NodeLink implements JobHost {
       while (!signal.aborted) {
         if (this.ended) throw this.ended;
         if (this.epoch !== epoch) throw new ConnectError('A newer Attach took this session over.', Code.Aborted);
-        const next = this.commandAfter(cursor);
+        const next = this.outbox.after(cursor);
         if (next) {
           cursor = next.seq;
           yield next;
@@ -196,7 +196,7 @@ export class NodeLink implements JobHost {
     }
     this.renewLease();
     try {
-      this.acknowledge(request.lastCommandSeq);
+      this.outbox.acknowledge(request.lastCommandSeq);
       if (request.load) this.load = checkLoad(request.load, this.facts);
       if (request.seq === 0n) {
         if (request.events.length > 0) throw new Lie('events in a heartbeat');
@@ -231,7 +231,7 @@ export class NodeLink implements JobHost {
     clearTimeout(this.streamTimer);
     const jobs = [...this.jobs.values()].map(({ job }) => job);
     this.jobs.clear();
-    this.outbox.length = 0;
+    this.outbox.clear();
     for (const job of jobs) {
       job.host = undefined;
       job.interrupted = true;
@@ -336,26 +336,12 @@ export class NodeLink implements JobHost {
 
   private send(command: NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>): void {
     if (this.ended) return;
-    this.outbox.push(create(NodeCommandSchema, { seq: ++this.lastSeq, required: true, command }));
-    if (this.outbox.length > MAX_UNACKNOWLEDGED) {
+    this.outbox.push(command);
+    if (this.outbox.unacknowledged > MAX_UNACKNOWLEDGED) {
       // Not from inside the caller, who may be in the middle of placing jobs.
       queueMicrotask(() => this.end(new ConnectError('The node acknowledges no commands.', Code.ResourceExhausted)));
     }
     this.woken.notify();
-  }
-
-  /** Seqs in the outbox have no gaps, so a command's place follows from its seq. */
-  private commandAfter(seq: bigint): NodeCommand | undefined {
-    const first = this.outbox[0];
-    if (!first) return undefined;
-    return this.outbox[Math.max(0, Number(seq + 1n - first.seq))];
-  }
-
-  private acknowledge(seq: bigint): void {
-    if (seq > this.lastSeq) throw new Lie(`an acknowledgement of command ${seq}, where ${this.lastSeq} was the last`);
-    let seen = 0;
-    while (seen < this.outbox.length && (this.outbox[seen] as NodeCommand).seq <= seq) seen++;
-    if (seen > 0) this.outbox.splice(0, seen);
   }
 
   private renewLease(): void {
@@ -377,14 +363,4 @@ export class NodeLink implements JobHost {
     }
     this.owner.onLinkChange(this);
   }
-}
-
-/** Throws Lie for values that are no counts. */
-function checkLoad(load: NodeLoad, facts: NodeFacts): NodeLoad {
-  if (load.usedTokens > facts.poolTokens) throw new Lie('more used tokens than its pool has');
-  for (const value of [load.genThroughput, load.cacheHitRate ?? 0]) {
-    if (!Number.isFinite(value) || value < 0) throw new Lie('a load that is no number');
-  }
-  if ((load.cacheHitRate ?? 0) > 1) throw new Lie('a hit rate over 1');
-  return load;
 }

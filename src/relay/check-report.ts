@@ -1,6 +1,13 @@
-import { type Finished, Finished_Reason, type Tokens, type TopLogprobs } from '../contract/gen/node_relay_pb.ts';
+import {
+  type Finished,
+  Finished_Reason,
+  type NodeLoad,
+  type Tokens,
+  type TopLogprobs,
+} from '../contract/gen/node_relay_pb.ts';
 import type { Finish, Job, NewToken, Sample, TopOfPosition } from './job.ts';
 import { Lie } from './lie.ts';
+import type { NodeFacts } from './node-facts.ts';
 
 /** The smallest float32: what a logprob of −∞ is told as. */
 const LOWEST = -3.4028234663852886e38;
@@ -79,4 +86,14 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
     default:
       throw new Lie('an end that nobody asked for');
   }
+}
+
+/** Throws Lie for values that are no counts. */
+export function checkLoad(load: NodeLoad, facts: NodeFacts): NodeLoad {
+  if (load.usedTokens > facts.poolTokens) throw new Lie('more used tokens than its pool has');
+  for (const value of [load.genThroughput, load.cacheHitRate ?? 0]) {
+    if (!Number.isFinite(value) || value < 0) throw new Lie('a load that is no number');
+  }
+  if ((load.cacheHitRate ?? 0) > 1) throw new Lie('a hit rate over 1');
+  return load;
 }

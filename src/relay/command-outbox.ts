@@ -1,0 +1,39 @@
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { type NodeCommand, NodeCommandSchema } from '../contract/gen/node_relay_pb.ts';
+import { Lie } from './lie.ts';
+
+/** The commands of one session, numbered from 1 without gaps, each kept until the node acknowledges it. */
+export class CommandOutbox {
+  private readonly kept: NodeCommand[] = [];
+  private last = 0n;
+
+  /** Of the newest command; 0 before the first. */
+  get lastSeq(): bigint {
+    return this.last;
+  }
+
+  get unacknowledged(): number {
+    return this.kept.length;
+  }
+
+  push(command: NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>): void {
+    this.kept.push(create(NodeCommandSchema, { seq: ++this.last, required: true, command }));
+  }
+
+  /** The first kept command after `seq`. Seqs have no gaps, so its place follows from its number. */
+  after(seq: bigint): NodeCommand | undefined {
+    const first = this.kept[0];
+    return first && this.kept[Math.max(0, Number(seq + 1n - first.seq))];
+  }
+
+  /** Drops commands up to `seq`. Throws Lie for a command that was never sent. */
+  acknowledge(seq: bigint): void {
+    if (seq > this.last) throw new Lie(`an acknowledgement of command ${seq}, where ${this.last} was the last`);
+    const first = this.kept[0];
+    if (first && seq >= first.seq) this.kept.splice(0, Number(seq - first.seq) + 1);
+  }
+
+  clear(): void {
+    this.kept.length = 0;
+  }
+}
