@@ -198,6 +198,10 @@ describe('the engine', () => {
     });
     await busy.until(() => busy.result(250n).end !== undefined);
     expect(busy.result(250n)).toMatchObject({ ids: whole.slice(0, 11), end: { reason: 'stop', matched: stop } });
+    // Or it was complete there, and the node was lost before it could say so.
+    const complete = [{ index: 0, credit: 99, emittedIds: whole.slice(0, 11) }];
+    busy.submit({ ...asked, jobId: 251n, stopStrings: [stop], samples: complete });
+    expect(busy.result(251n)).toMatchObject({ ids: whole.slice(0, 11), end: { reason: 'stop', matched: stop } });
   });
 
   it('prefers length to a stop at the last token, and a stop token to a stop string', async () => {

@@ -83,7 +83,11 @@ export class Engine {
       this.#onEvents(request.samples.map(({ index }) => ({ type: 'failed', jobId: request.jobId, index, ...refusal })));
       return;
     }
-    for (const sample of request.samples) this.#scheduler.add(new Sequence(request, sample, this.#tokens));
+    for (const sample of request.samples) {
+      const sequence = new Sequence(request, sample, this.#tokens);
+      if (sequence.ending) this.#onEvents([this.#end(sequence, sequence.ending)]);
+      else this.#scheduler.add(sequence);
+    }
     this.#wake();
   }
 

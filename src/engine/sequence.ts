@@ -26,6 +26,8 @@ export class Sequence {
   blocks: readonly number[] = [];
   /** State on the GPU, held from admission to the end; −1 is none. */
   slot = -1;
+  /** The tokens made elsewhere complete a stop: there is nothing more to make. */
+  readonly ending: Ending | undefined;
   /** It ended, was aborted or failed: what a step under way still brings for it is dropped. */
   ended = false;
   readonly #stops: StopMatcher;
@@ -38,7 +40,7 @@ export class Sequence {
     this.credit = sample.credit;
     this.#stopTokens = new Set(request.stopTokenIds);
     this.#stops = new StopMatcher(request.stopStrings, tokens, request);
-    for (const id of sample.emittedIds) this.#stops.push(id);
+    for (const id of sample.emittedIds) this.ending = this.#stop(id);
   }
 
   get outputLength(): number {
@@ -78,11 +80,14 @@ export class Sequence {
    */
   append(id: number): Ending | undefined {
     this.ids.push(id);
-    const matchedString = this.#stops.push(id);
-    if (this.outputLength >= this.request.maxNewTokens) return { reason: 'length', matched: undefined };
+    const stop = this.#stop(id);
+    return this.outputLength >= this.request.maxNewTokens ? { reason: 'length', matched: undefined } : stop;
+  }
+
+  #stop(id: number): Ending | undefined {
+    const matched = this.#stops.push(id);
     if (this.#stopTokens.has(id)) return { reason: 'stop', matched: id };
-    if (matchedString !== undefined) return { reason: 'stop', matched: matchedString };
-    return undefined;
+    return matched === undefined ? undefined : { reason: 'stop', matched };
   }
 }
 
