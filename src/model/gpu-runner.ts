@@ -185,7 +185,7 @@ export class GpuRunner implements Runner {
     const invalid = await validation.catch(() => null);
     if (invalid) return new Error(`the step is invalid: ${invalid.message}`);
     const late = new Promise<undefined>((resolve) => {
-      setTimeout(resolve, 1000);
+      setTimeout(() => resolve(undefined), 1000);
     });
     const end = this.#end ?? (await Promise.race([this.#lost, late]));
     return end ?? new Error(`the step can't be read back: ${(cause as Error).message}`, { cause });
