@@ -86,16 +86,25 @@ async function gpu(): Promise<Gpu> {
 
 test(`memory is flat over ${REQUESTS} requests`, { timeout: 150_000 }, async () => {
   await requests(WARM_UP);
-  const before = { heap: await heap(), gpu: await gpu() };
+  // Asking leaves something of the driver's in the window the first time.
+  await gpu();
+  await heap();
+  const before = { gpu: await gpu(), heap: await heap() };
   expect(before.gpu.gpuBytes).toBeGreaterThan(1_000_000);
   expect(before.heap.worker).toBeGreaterThan(100_000);
 
   await requests(REQUESTS);
-  const after = { heap: await heap(), gpu: await gpu() };
-  const grown = { window: after.heap.window - before.heap.window, worker: after.heap.worker - before.heap.worker };
-  console.log(`heap bytes over ${REQUESTS} requests: window ${grown.window}, worker ${grown.worker}`);
-  expect(after.gpu.gpuBytes).toBe(before.gpu.gpuBytes);
-  expect(after.gpu.gpuBuffers).toBe(before.gpu.gpuBuffers);
+  const after = await gpu();
+  expect(after.gpuBytes).toBe(before.gpu.gpuBytes);
+  expect(after.gpuBuffers).toBe(before.gpu.gpuBuffers);
+  // What a later collection still frees is no leak: the least of a few measurements counts.
+  const grown = { window: Number.POSITIVE_INFINITY, worker: Number.POSITIVE_INFINITY };
+  for (let i = 0; i < 5 && Math.max(grown.window, grown.worker) >= HEAP_SLACK_BYTES; i++) {
+    const now = await heap();
+    grown.window = Math.min(grown.window, now.window - before.heap.window);
+    grown.worker = Math.min(grown.worker, now.worker - before.heap.worker);
+    console.log(`heap bytes over ${REQUESTS} requests: window ${grown.window}, worker ${grown.worker}`);
+  }
   expect(grown.worker).toBeLessThan(HEAP_SLACK_BYTES);
   expect(grown.window).toBeLessThan(HEAP_SLACK_BYTES);
   const [load] = (await client.getLoads({})).loads;
