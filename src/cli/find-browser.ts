@@ -22,8 +22,9 @@ const WINDOWS_APPS = [
   'Chromium\\Application\\chrome.exe',
   'Microsoft\\Edge\\Application\\msedge.exe',
 ];
-const PLAYWRIGHT_BOUND_MS = 100_000;
-const APT_BOUND_MS = 170_000;
+const PLAYWRIGHT_BOUNDS: InstallBounds = { boundMs: 100_000, silenceMs: 25_000, showProgress: true };
+// Hundreds of lines, a package each.
+const APT_BOUNDS: InstallBounds = { boundMs: 170_000, silenceMs: 170_000, showProgress: false };
 
 function executable(path: string): boolean {
   try {
@@ -88,22 +89,26 @@ export async function findBrowser(): Promise<string | undefined> {
   return own !== undefined && works(own) ? own : undefined;
 }
 
-/**
- * Runs an installer, its progress on stderr so that a command's own output stays clean. Ended after `boundMs`,
- * or when it has said nothing for `silenceMs`: a download without a network hangs.
- */
-function install(command: string, args: string[], boundMs: number, silenceMs: number): Promise<void> {
+interface InstallBounds {
+  readonly boundMs: number;
+  /** A download without a network hangs: it is ended when it says nothing for so long. */
+  readonly silenceMs: number;
+  readonly showProgress: boolean;
+}
+
+/** Runs an installer, its progress on stderr so that a command's own output stays clean. */
+function install(command: string, args: string[], bounds: InstallBounds): Promise<void> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
     const end = () => child.kill('SIGKILL');
-    const bound = setTimeout(end, boundMs);
-    let silence = setTimeout(end, silenceMs);
+    const bound = setTimeout(end, bounds.boundMs);
+    let silence = setTimeout(end, bounds.silenceMs);
     for (const stream of [child.stdout, child.stderr]) {
       stream.on('data', (data: Buffer) => {
-        // Progress is on stdout; what goes wrong ends in one sentence of ours, not in an installer's stack traces.
-        if (stream === child.stdout) process.stderr.write(data);
+        // What goes wrong ends in one sentence of ours, not in an installer's stack traces.
+        if (bounds.showProgress && stream === child.stdout) process.stderr.write(data);
         clearTimeout(silence);
-        silence = setTimeout(end, silenceMs);
+        silence = setTimeout(end, bounds.silenceMs);
       });
     }
     const done = () => {
@@ -118,7 +123,7 @@ function install(command: string, args: string[], boundMs: number, silenceMs: nu
 
 async function installWithPlaywright(): Promise<void> {
   const cli = join(dirname(createRequire(import.meta.url).resolve('playwright-core/package.json')), 'cli.js');
-  await install(process.execPath, [cli, 'install', 'chromium', '--no-shell'], PLAYWRIGHT_BOUND_MS, 25_000);
+  await install(process.execPath, [cli, 'install', 'chromium', '--no-shell'], PLAYWRIGHT_BOUNDS);
 }
 
 async function installWithApt(): Promise<void> {
@@ -129,7 +134,7 @@ async function installWithApt(): Promise<void> {
     ['install', '-y', '-q', '--no-install-recommends', 'chromium'],
   ]) {
     const [command, ...rest] = [...prefix, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', ...args];
-    await install(command!, rest, APT_BOUND_MS, APT_BOUND_MS);
+    await install(command!, rest, APT_BOUNDS);
   }
 }
 
