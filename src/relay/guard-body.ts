@@ -16,11 +16,14 @@ export interface BodyForm {
 
 const ENVELOPE_BYTES = 5;
 const COMPRESSED = 1;
+/** What a chunk counts for beside its bytes: a body in crumbs is more work than its size tells. */
+const CHUNK_BYTES = 64;
 
 /**
  * Stands between the wire and the decoder of a method that takes one message: gathers the body within its bounds of
  * size, time and what all streams hold together, looks at the message before anything decodes it, and hands it on in
- * one piece. A chunk a byte long costs a copy, not a walk over all chunks before it. Throws ConnectError.
+ * one piece. A chunk a byte long costs a copy, not a walk over all chunks before it. `return` of the body's iterator must
+ * settle a `next` that waits. Throws ConnectError.
  */
 export async function* guardBody(
   body: AsyncIterable<Uint8Array>,
@@ -32,18 +35,27 @@ export async function* guardBody(
 ): AsyncGenerator<Uint8Array> {
   const sink = new ByteSink();
   const maxBytes = form.json ? limits.maxJsonBytes : limits.maxBytes;
-  const timer = deadline(receiveMs);
   const chunks = body[Symbol.asyncIterator]();
+  let held = 0;
+  let late = false;
+  // Ends a `next` that waits. A race in the loop would keep something of every chunk until the body ends.
+  const timer = setTimeout(() => {
+    late = true;
+    void chunks.return?.();
+  }, receiveMs);
   try {
     for (;;) {
-      const next = await Promise.race([chunks.next(), timer.late]);
+      const next = await chunks.next();
+      if (late) throw new ConnectError('The request took too long to arrive.', Code.DeadlineExceeded);
       if (next.done) break;
       const chunk = next.value;
-      budget.take(chunk.byteLength);
+      const cost = chunk.byteLength + CHUNK_BYTES;
+      budget.take(cost);
+      held += cost;
       sink.append(chunk, form.enveloped ? Math.min(promisedBytes(sink), maxBytes + ENVELOPE_BYTES) : 0);
       checkSize(sink, form, maxBytes);
     }
-    timer.clear();
+    clearTimeout(timer);
     const start = form.enveloped ? ENVELOPE_BYTES : 0;
     if (sink.length < start) {
       if (sink.length > 0) throw new ConnectError('The body ends inside an envelope.', Code.InvalidArgument);
@@ -54,8 +66,9 @@ export async function* guardBody(
   } catch (error) {
     throw toConnectError(error);
   } finally {
-    timer.clear();
-    budget.release(sink.length);
+    clearTimeout(timer);
+    void chunks.return?.();
+    budget.release(held);
   }
 }
 
@@ -83,16 +96,4 @@ function promisedBytes({ bytes }: ByteSink): number {
 function look(message: Uint8Array, form: BodyForm, method: DescMethod, limits: RequestLimits): void {
   if (form.json) guardJson(message, limits.json);
   else guardWire(method.input, message, limits.wire);
-}
-
-function deadline(ms: number): { readonly late: Promise<never>; clear(): void } {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new ConnectError('The request took too long to arrive.', Code.DeadlineExceeded));
-    }, ms);
-  });
-  // Nobody may be waiting when it strikes.
-  late.catch(() => {});
-  return { late, clear: () => clearTimeout(timer) };
 }

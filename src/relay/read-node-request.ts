@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Http2ServerRequest, IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
 import type { UniversalServerRequest } from '@connectrpc/connect/protocol';
+import { readBody } from './read-body.ts';
 
 /**
  * A Node request as Connect's handlers take it. Unlike Connect's own adapter, a body that is not read to its end
@@ -22,7 +23,7 @@ export function readNodeRequest(
     // Only path and query matter to the handlers.
     url: `http://relay${init.path.startsWith('/') ? init.path : '/'}`,
     header: webHeaders(init.headers),
-    body: { [Symbol.asyncIterator]: () => source.iterator({ destroyOnReturn: false }) as AsyncIterator<Uint8Array> },
+    body: readBody(source),
     signal,
   };
 }
