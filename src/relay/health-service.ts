@@ -27,19 +27,16 @@ export function healthService({ serving, changed }: HealthSource): ServiceImpl<t
     },
     async *watch({ service }, context) {
       const known = SERVICES.includes(service);
-      const left = new Promise<void>((resolve) => {
-        if (context.signal.aborted) resolve();
-        else context.signal.addEventListener('abort', () => resolve(), { once: true });
-      });
       let told: Status | undefined;
       while (!context.signal.aborted) {
         const status = known ? statusNow() : Status.SERVICE_UNKNOWN;
-        const next = changed.wait();
+        // Before the write: what changes while the client reads is not missed.
+        const next = changed.wait(context.signal);
         if (status !== told) {
           told = status;
           yield create(HealthCheckResponseSchema, { status });
         }
-        await Promise.race([next, left]);
+        await next;
       }
     },
   };

@@ -1,15 +1,32 @@
 /** Wakes whoever waits for something to change. A waiter checks its condition again after each wake. */
 export class Signal {
-  private waiters: (() => void)[] = [];
+  private waiters = new Set<() => void>();
 
-  /** Settles at the next `notify`. */
-  wait(): Promise<void> {
-    return new Promise((resolve) => this.waiters.push(resolve));
+  /** Those that wait now. */
+  get waiting(): number {
+    return this.waiters.size;
+  }
+
+  /** Settles at the next `notify`, or once `left` is aborted: nothing is kept of a waiter that has gone. */
+  wait(left?: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      if (left?.aborted) {
+        resolve();
+        return;
+      }
+      const wake = () => {
+        left?.removeEventListener('abort', wake);
+        this.waiters.delete(wake);
+        resolve();
+      };
+      this.waiters.add(wake);
+      left?.addEventListener('abort', wake);
+    });
   }
 
   notify(): void {
     const { waiters } = this;
-    this.waiters = [];
+    this.waiters = new Set();
     for (const wake of waiters) wake();
   }
 }
