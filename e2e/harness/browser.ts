@@ -25,6 +25,8 @@ export class TestBrowser {
     const own = launchOptions({ executablePath, headless: true, softwareGpu: true });
     const server = await chromium.launchServer({
       ...own,
+      // Playwright would listen on every interface.
+      host: '127.0.0.1',
       args: [...own.args!, ...(options.args ?? [])],
       env: userEnvironment() as Record<string, string>,
       ...(options.ignoreDefaultArgs ? { ignoreDefaultArgs: options.ignoreDefaultArgs } : {}),
