@@ -8,6 +8,7 @@
 //   split items 2 each  row, split: one part of 64 keys of a row whose keys are split over threads
 //   split rows  2 each  row, its first split item
 //   whole rows  1 each  row whose keys one thread walks
+//   copies      2 each  KV blocks: from, to
 //   tables              block ids
 //
 // A kernel that takes it declares `var<storage, read> step: array<u32>` and prepends this file.
@@ -23,6 +24,8 @@ const STEP_LOGITS_AT = 8u;
 const STEP_SPLIT_ITEMS_AT = 9u;
 const STEP_SPLIT_ROWS_AT = 10u;
 const STEP_WHOLE_ROWS_AT = 11u;
+const STEP_COPIES = 12u;
+const STEP_COPIES_AT = 13u;
 
 const LOGITS_WRITES_SLOT = 1u;
 const LOGITS_SAMPLED = 2u;

@@ -13,6 +13,11 @@ export class KvPool {
     this.#headSize = headSize;
   }
 
+  copyBlock(from: number, to: number): void {
+    const size = 2 * this.#kvHeads * BLOCK_TOKENS * this.#headSize;
+    this.values.copyWithin(to * size, from * size, (from + 1) * size);
+  }
+
   /** A view of one head of the key or value at `position`, [headSize]. */
   at(what: 'key' | 'value', blockTable: ArrayLike<number>, position: number, kvHead: number): Float32Array {
     const block = blockTable[Math.floor(position / BLOCK_TOKENS)]!;

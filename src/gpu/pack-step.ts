@@ -45,10 +45,25 @@ export interface LogitsEntry {
   readonly topAt: number;
 }
 
+/** A KV block's content goes into another. */
+export interface CopyEntry {
+  readonly from: number;
+  readonly to: number;
+}
+
+/** What a step has beside its rows. */
+export interface StepExtras {
+  readonly copies: readonly CopyEntry[];
+  /** Decode steps that the metadata is advanced through. */
+  readonly repeat: number;
+}
+
 export interface StepCapacity {
   readonly maxRows: number;
   readonly maxSequences: number;
   readonly maxLogitsRows: number;
+  /** Copies of blocks: a sequence that starts may need one. */
+  readonly maxCopies: number;
   /** Blocks of one sequence's table. */
   readonly maxTableBlocks: number;
   /** Splits that attention's scratch holds. */
@@ -62,6 +77,7 @@ export function stepWords(capacity: StepCapacity): number {
     capacity.maxRows * (STEP_ROW_WORDS + 1) +
     capacity.maxSequences * (STEP_SEQUENCE_WORDS + 2 + capacity.maxTableBlocks) +
     capacity.maxLogitsRows * STEP_LOGITS_WORDS +
+    capacity.maxCopies * 2 +
     capacity.splitItems * 2
   );
 }
@@ -81,6 +97,7 @@ export function packStep(
   sequences: readonly SequenceEntry[],
   logits: readonly LogitsEntry[],
   splitItemCapacity: number,
+  { copies, repeat }: StepExtras = { copies: [], repeat: 1 },
 ): PackedStep {
   const rows = sequences.reduce((sum, sequence) => sum + rowsOf(sequence), 0);
   const whole: number[] = [];
@@ -89,7 +106,8 @@ export function packStep(
   let row = 0;
   for (const sequence of sequences) {
     const count = rowsOf(sequence);
-    const splits = Math.ceil((sequence.startPosition + 1) / SPLIT_KEYS);
+    // Splits that the row comes to have while it is advanced; one without keys adds nothing to a sum.
+    const splits = Math.ceil((sequence.startPosition + repeat) / SPLIT_KEYS);
     if (count === 1 && splits > 1 && splitItems.length / 2 + splits <= splitItemCapacity) {
       splitRows.push(row, splitItems.length / 2);
       for (let split = 0; split < splits; split++) splitItems.push(row, split);
@@ -105,7 +123,8 @@ export function packStep(
   const splitItemsAt = logitsAt + logits.length * STEP_LOGITS_WORDS;
   const splitRowsAt = splitItemsAt + splitItems.length;
   const wholeRowsAt = splitRowsAt + splitRows.length;
-  const tablesAt = wholeRowsAt + whole.length;
+  const copiesAt = wholeRowsAt + whole.length;
+  const tablesAt = copiesAt + copies.length * 2;
   into.fill(0, 0, STEP_HEADER_WORDS);
   into[STEP_HEADER.rows] = rows;
   into[STEP_HEADER.sequences] = sequences.length;
@@ -119,11 +138,16 @@ export function packStep(
   into[STEP_HEADER.splitItemsAt] = splitItemsAt;
   into[STEP_HEADER.splitRowsAt] = splitRowsAt;
   into[STEP_HEADER.wholeRowsAt] = wholeRowsAt;
-  const end = packSequences(into, sequences, rowsAt, sequencesAt, tablesAt);
+  into[STEP_HEADER.copies] = copies.length;
+  into[STEP_HEADER.copiesAt] = copiesAt;
+  const end = packSequences(into, sequences, { rowsAt, sequencesAt, tablesAt, repeat });
   packLogits(into, logits, logitsAt);
   into.set(splitItems, splitItemsAt);
   into.set(splitRows, splitRowsAt);
   into.set(whole, wholeRowsAt);
+  copies.forEach(({ from, to }, i) => {
+    into.set([from, to], copiesAt + i * 2);
+  });
   return {
     words: into.subarray(0, end),
     rows,
@@ -135,10 +159,9 @@ export function packStep(
 function packSequences(
   into: Uint32Array,
   sequences: readonly SequenceEntry[],
-  rowsAt: number,
-  sequencesAt: number,
-  tablesAt: number,
+  at: { readonly rowsAt: number; readonly sequencesAt: number; readonly tablesAt: number; readonly repeat: number },
 ): number {
+  const { rowsAt, sequencesAt, tablesAt, repeat } = at;
   let row = 0;
   let table = tablesAt;
   sequences.forEach((sequence, index) => {
@@ -146,14 +169,14 @@ function packSequences(
     const length = sequence.startPosition + count;
     into.set([sequence.slot, row, count, length, table, 0, 0, 0], sequencesAt + index * STEP_SEQUENCE_WORDS);
     for (let i = 0; i < count; i++) {
-      const at = rowsAt + (row + i) * STEP_ROW_WORDS;
-      into[at] = index;
-      into[at + 1] = sequence.startPosition + i;
-      into[at + 2] = sequence.tokens === 'slot' ? 0 : sequence.tokens[i]!;
-      into[at + 3] = sequence.tokens === 'slot' ? TOKEN_OF_SLOT : TOKEN_GIVEN;
+      const rowAt = rowsAt + (row + i) * STEP_ROW_WORDS;
+      into[rowAt] = index;
+      into[rowAt + 1] = sequence.startPosition + i;
+      into[rowAt + 2] = sequence.tokens === 'slot' ? 0 : sequence.tokens[i]!;
+      into[rowAt + 3] = sequence.tokens === 'slot' ? TOKEN_OF_SLOT : TOKEN_GIVEN;
     }
     row += count;
-    const blocks = Math.ceil(length / BLOCK_TOKENS);
+    const blocks = Math.ceil((length + repeat - 1) / BLOCK_TOKENS);
     for (let i = 0; i < blocks; i++) into[table + i] = sequence.blockTable[i]!;
     table += blocks;
   });

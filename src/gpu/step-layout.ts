@@ -14,6 +14,8 @@ export const STEP_HEADER = {
   splitItemsAt: 9,
   splitRowsAt: 10,
   wholeRowsAt: 11,
+  copies: 12,
+  copiesAt: 13,
 } as const;
 
 export const STEP_ROW_WORDS = 4;

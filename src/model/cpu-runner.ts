@@ -50,7 +50,9 @@ export class CpuRunner implements Runner {
     this.#table = ropeTable(positions, headSize, config.ropeTheta);
     this.#lastIds = new Uint32Array(limits.maxSequences);
     const maxTableBlocks = Math.ceil(positions / BLOCK_TOKENS);
-    this.#words = new Uint32Array(stepWords({ ...limits, maxTableBlocks, splitItems: 0 }));
+    this.#words = new Uint32Array(
+      stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems: 0 }),
+    );
     this.kvBytes = this.#kv.reduce((sum, pool) => sum + pool.values.byteLength, 0);
     this.weightBytes = bytesOf(weights);
   }
@@ -73,8 +75,12 @@ export class CpuRunner implements Runner {
 
   /** See Runner. Rejects with StepError where the batch breaks a limit. */
   async step(batch: StepBatch): Promise<SampledRow[]> {
-    const { entries, logits } = this.#run(batch);
-    return entries.map((entry, i) => sampledRow(entry, logits[i]!, this.#keep(entry, logits[i]!)));
+    const rows: SampledRow[] = [];
+    for (let i = 0; i < (batch.repeat ?? 1); i++) {
+      const { entries, logits } = this.#run(i === 0 ? batch : advanced(batch, i));
+      rows.push(...entries.map((entry, j) => sampledRow(entry, logits[j]!, this.#keep(entry, logits[j]!))));
+    }
+    return rows;
   }
 
   /** Runs `batch` and gives the raw logits of its logits rows, [vocabulary] each. */
@@ -100,6 +106,7 @@ export class CpuRunner implements Runner {
   #run(batch: StepBatch): { entries: readonly LogitsEntry[]; logits: Float32Array[] } {
     if (this.#destroyed) throw new Error('the runner was destroyed');
     const { logits: entries } = encodeStep(this.#words, batch, this.limits, 0);
+    for (const { from, to } of batch.copies ?? []) for (const kv of this.#kv) kv.copyBlock(from, to);
     const rows = this.#embed(batch);
     this.#weights.layers.forEach((layer, i) => {
       this.#layer(layer, this.#kv[i]!, rows);
@@ -156,6 +163,14 @@ export class CpuRunner implements Runner {
     });
     return attended;
   }
+}
+
+/** The `steps`th decode step of a repeated one. */
+function advanced({ sequences, logits }: StepBatch, steps: number): StepBatch {
+  return {
+    sequences: sequences.map((s) => ({ ...s, tokens: 'slot', startPosition: s.startPosition + steps })),
+    logits: logits.map((row) => ({ ...row, outputPosition: row.outputPosition + steps })),
+  };
 }
 
 function sampledRow(entry: LogitsEntry, logits: Float32Array, id: number): SampledRow {

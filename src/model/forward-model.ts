@@ -7,6 +7,8 @@ export interface ForwardModel {
   readonly tileRows: number;
   /** [tileRows, vocabulary] f32: logits of the tile encoded last. */
   readonly logits: GPUBuffer;
+  /** Makes the step's copies of KV blocks, in every layer. */
+  copyBlocks(pass: GPUComputePassEncoder, copies: number): void;
   /** Hidden states of the step's rows from its tokens. */
   embed(pass: GPUComputePassEncoder, rows: number): void;
   /** Layers [from, to) over the hidden states. */

@@ -1,9 +1,10 @@
 import type { Gpu } from '../gpu/gpu.ts';
 import { RESULT_WORDS, type Sampler } from '../gpu/sampler.ts';
+import type { StepAdvance } from '../gpu/step-advance.ts';
 import type { ForwardModel } from './forward-model.ts';
 import { ReadbackRing } from './readback-ring.ts';
 import type { Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
-import { type EncodedStep, encodeStep } from './step-metadata.ts';
+import { type EncodedStep, encodeStep, MAX_REPEAT } from './step-metadata.ts';
 
 /** Steps that may be in flight at once. */
 const STEPS_IN_FLIGHT = 4;
@@ -17,6 +18,7 @@ export interface GpuRunnerParts {
   readonly gpu: Gpu;
   readonly model: ForwardModel;
   readonly sampler: Sampler;
+  readonly advance: StepAdvance;
   /** Metadata of the step; holds the largest one. */
   readonly step: GPUBuffer;
   readonly limits: RunnerLimits;
@@ -59,7 +61,7 @@ export class GpuRunner implements Runner {
 
   static async create(parts: GpuRunnerParts): Promise<GpuRunner> {
     const { maxLogitsRows, maxTopLogprobs } = parts.limits;
-    const bytes = maxLogitsRows * (RESULT_WORDS * 4 + maxTopLogprobs * 8);
+    const bytes = maxLogitsRows * Math.max(RESULT_WORDS * 4 * MAX_REPEAT, RESULT_WORDS * 4 + maxTopLogprobs * 8);
     return new GpuRunner(parts, await ReadbackRing.create(parts.gpu, STEPS_IN_FLIGHT, bytes));
   }
 
@@ -80,12 +82,19 @@ export class GpuRunner implements Runner {
     const staging = this.#readback.take();
     gpu.device.pushErrorScope('validation');
     const encoder = gpu.device.createCommandEncoder({ label: 'step' });
-    this.#encode(encoder, step);
+    const { sampler, advance } = this.#parts;
+    gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
     const resultBytes = step.logits.length * RESULT_WORDS * 4;
-    if (resultBytes > 0) encoder.copyBufferToBuffer(this.#parts.sampler.results, 0, staging, 0, resultBytes);
-    if (step.top > 0) encoder.copyBufferToBuffer(this.#parts.sampler.top, 0, staging, resultBytes, step.top * 8);
+    for (let i = 0; i < step.repeat; i++) {
+      const pass = encoder.beginComputePass({ label: 'step' });
+      if (i > 0) advance.encode(pass, step.rows);
+      this.#encode(encoder, pass, step, i);
+      if (resultBytes > 0) encoder.copyBufferToBuffer(sampler.results, 0, staging, i * resultBytes, resultBytes);
+    }
+    const bytes = step.repeat * resultBytes + step.top * 8;
+    if (step.top > 0) encoder.copyBufferToBuffer(sampler.top, 0, staging, resultBytes, step.top * 8);
     gpu.device.queue.submit([encoder.finish()]);
-    const work = this.#collect(step, staging, resultBytes + step.top * 8, gpu.device.popErrorScope());
+    const work = this.#collect(step, staging, bytes, gpu.device.popErrorScope());
     return new Promise((resolve, reject) => {
       // Not a race with #lost: a promise keeps what waits on it, and every step would stay in memory.
       this.#inFlight.add(reject);
@@ -106,7 +115,9 @@ export class GpuRunner implements Runner {
     );
     try {
       const encoder = gpu.device.createCommandEncoder({ label: 'step with logits' });
-      this.#encode(encoder, step, (tile, rows) => {
+      gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
+      const pass = encoder.beginComputePass({ label: 'step with logits' });
+      this.#encode(encoder, pass, step, 0, (tile, rows) => {
         encoder.copyBufferToBuffer(model.logits, 0, buffer, tile * model.tileRows * rowBytes, rows * rowBytes);
       });
       gpu.device.queue.submit([encoder.finish()]);
@@ -131,11 +142,17 @@ export class GpuRunner implements Runner {
     this.#inFlight.clear();
   }
 
-  /** Writes the metadata and encodes the whole step; `captured` may copy each tile's logits away. */
-  #encode(encoder: GPUCommandEncoder, step: EncodedStep, captured?: (tile: number, rows: number) => void): void {
-    const { gpu, model, sampler } = this.#parts;
-    gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
-    let pass = encoder.beginComputePass({ label: 'step' });
+  /** Encodes the whole forward step into `pass` and ends it; `captured` may copy each tile's logits away. */
+  #encode(
+    encoder: GPUCommandEncoder,
+    first: GPUComputePassEncoder,
+    step: EncodedStep,
+    repetition: number,
+    captured?: (tile: number, rows: number) => void,
+  ): void {
+    const { model, sampler } = this.#parts;
+    let pass = first;
+    if (repetition === 0) model.copyBlocks(pass, step.copies);
     model.embed(pass, step.rows);
     model.layers(pass, step.rows, step.work, 0, model.layerCount);
     model.finish(pass, step.logits.length);
@@ -195,7 +212,8 @@ export class GpuRunner implements Runner {
 function readRows(step: EncodedStep, words: Uint32Array<ArrayBuffer>): SampledRow[] {
   const floats = new Float32Array(words.buffer, words.byteOffset, words.length);
   const topWords = step.logits.length * RESULT_WORDS;
-  return step.logits.map((entry, i) => {
+  const all = Array.from({ length: step.repeat }, () => step.logits).flat();
+  return all.map((entry, i) => {
     const at = i * RESULT_WORDS;
     const row: SampledRow = { id: words[at]!, nonFinite: words[at + 1] !== 0 };
     const logprob = entry.logprob ? { logprob: floats[at + 2]! } : {};

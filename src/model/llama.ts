@@ -1,6 +1,7 @@
 import { Attention, type AttentionWork } from '../gpu/attention.ts';
 import { Embedding } from '../gpu/embedding.ts';
 import type { Gpu } from '../gpu/gpu.ts';
+import { KvCopy } from '../gpu/kv-copy.ts';
 import { Linear, MATVEC_COLUMNS } from '../gpu/linear.ts';
 import { RmsNorm } from '../gpu/rms-norm.ts';
 import { Rope } from '../gpu/rope.ts';
@@ -10,6 +11,7 @@ import { STEP_HEADER } from '../gpu/step-layout.ts';
 import { Swiglu } from '../gpu/swiglu.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { ForwardModel } from './forward-model.ts';
+import { blockBytes } from './kv-layout.ts';
 import type { LlamaConfig } from './llama-config.ts';
 import type { LlamaLayerWeights, LlamaWeights } from './llama-weights.ts';
 
@@ -42,6 +44,7 @@ interface Activations {
 }
 
 interface Layer {
+  readonly kvCopy: KvCopy;
   readonly attentionNorm: RmsNorm;
   readonly qkv: Linear;
   readonly rope: Rope;
@@ -106,6 +109,10 @@ export class Llama implements ForwardModel {
 
   get logits(): GPUBuffer {
     return this.#loadedHead.logits;
+  }
+
+  copyBlocks(pass: GPUComputePassEncoder, copies: number): void {
+    for (const layer of this.#layers) layer.kvCopy.encode(pass, copies);
   }
 
   embed(pass: GPUComputePassEncoder, rows: number): void {
@@ -180,6 +187,11 @@ async function createLayer(
       { step, input, output },
     );
   const heads = { heads: config.heads, kvHeads: config.kvHeads, headSize: config.headSize, kvFormat: 'f32' } as const;
+  const kvCopy = await KvCopy.create(
+    gpu,
+    blockBytes({ layers: [], kvHeads: heads.kvHeads, headSize: heads.headSize, format: heads.kvFormat }),
+    { step, kv },
+  );
   const [attentionNorm, qkvProduct, rope, attention, attentionOutput, feedForwardNorm, gateUpProduct, swiglu, down] =
     await Promise.all([
       norm(weights.attentionNorm),
@@ -193,6 +205,7 @@ async function createLayer(
       linear(weights.down, gated, hidden, true),
     ]);
   return {
+    kvCopy,
     attentionNorm,
     qkv: qkvProduct,
     rope,

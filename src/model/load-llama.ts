@@ -4,6 +4,7 @@ import { splitItemBytes } from '../gpu/attention.ts';
 import { Gpu } from '../gpu/gpu.ts';
 import { stepWords } from '../gpu/pack-step.ts';
 import { Sampler } from '../gpu/sampler.ts';
+import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
 import { GpuRunner } from './gpu-runner.ts';
 import { blockBytes, type KvGroup, type KvRequest, poolBlocks } from './kv-layout.ts';
@@ -75,7 +76,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
   );
   const [step, lastIds, attentionParts] = await Promise.all([
-    gpu.storage('step', stepWords({ ...limits, maxTableBlocks, splitItems }) * 4),
+    gpu.storage('step', stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems }) * 4),
     gpu.storage('last ids', limits.maxSequences * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
   ]);
@@ -100,7 +101,18 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     { step, logits: model.logits, lastIds },
   );
   const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
-  return GpuRunner.create({ gpu, model, sampler, step, limits, weightBytes: weights.bytes, kvBytes, splitItems });
+  const advance = await StepAdvance.create(gpu, step);
+  return GpuRunner.create({
+    gpu,
+    model,
+    sampler,
+    advance,
+    step,
+    limits,
+    weightBytes: weights.bytes,
+    kvBytes,
+    splitItems,
+  });
 }
 
 /** A Llama's layers are all alike: one group. */

@@ -38,10 +38,23 @@ export interface LogitsRow {
   readonly topLogprobs: number;
 }
 
+/** One block's KV of every layer. */
+export interface BlockCopy {
+  readonly from: number;
+  readonly to: number;
+}
+
 export interface StepBatch {
   readonly sequences: readonly StepSequence[];
   /** Ascending by `row`. */
   readonly logits: readonly LogitsRow[];
+  /** Made before the first row is computed. Targets differ, and no target is a source. */
+  readonly copies?: readonly BlockCopy[];
+  /**
+   * So many decode steps at once (default 1), for one readback: each sequence has one row, whose logits are wanted;
+   * step i computes the position `startPosition` + i from the id drawn by step i − 1. Block tables cover them all.
+   */
+  readonly repeat?: number;
 }
 
 /** What a step returns for one LogitsRow. */
@@ -75,7 +88,8 @@ export interface Runner {
   /** Bytes of all buffers alive, weights and KV included. */
   readonly allocatedBytes: number;
   /**
-   * Encodes and submits a step at once; the promise gives one SampledRow for each of `batch.logits`, in order.
+   * Encodes and submits a step at once; the promise gives one SampledRow for each of `batch.logits`, in order, and
+   * with `repeat` so many times, step by step.
    * A second call may come before the first one's promise settles. Rejects when the device is lost.
    */
   step(batch: StepBatch): Promise<SampledRow[]>;

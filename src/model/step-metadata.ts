@@ -1,5 +1,19 @@
 import { type LogitsEntry, type PackedStep, packStep } from '../gpu/pack-step.ts';
-import { BLOCK_TOKENS, type LogitsRow, type RunnerLimits, type StepBatch, type StepSequence } from './runner.ts';
+import {
+  BLOCK_TOKENS,
+  type BlockCopy,
+  type LogitsRow,
+  type RunnerLimits,
+  type SamplingParams,
+  type StepBatch,
+  type StepSequence,
+} from './runner.ts';
+
+/** The largest finite f32. */
+const FLOAT_MAX = 3.4028234663852886e38;
+
+/** Decode steps of one step at most. */
+export const MAX_REPEAT = 16;
 
 /** A step that breaks the runner's limits, or contradicts itself; the message names the field. */
 export class StepError extends Error {
@@ -11,6 +25,8 @@ export interface EncodedStep extends PackedStep {
   readonly logits: readonly LogitsEntry[];
   /** Top logprobs of all rows together. */
   readonly top: number;
+  readonly copies: number;
+  readonly repeat: number;
 }
 
 /** Checks `batch` against `limits` and packs it. Throws StepError. */
@@ -20,13 +36,17 @@ export function encodeStep(
   limits: RunnerLimits,
   splitItemCapacity: number,
 ): EncodedStep {
-  const rows = checkSequences(batch.sequences, limits);
+  const { copies = [], repeat = 1 } = batch;
+  const rows = checkSequences(batch.sequences, repeat, limits);
   const logits = logitsEntries(batch.logits, rows, limits);
+  checkRepeat(batch, repeat);
+  checkCopies(copies, limits);
   const top = logits.reduce((sum, entry) => sum + entry.top, 0);
-  return { ...packStep(into, batch.sequences, logits, splitItemCapacity), logits, top };
+  const packed = packStep(into, batch.sequences, logits, splitItemCapacity, { copies, repeat });
+  return { ...packed, logits, top, copies: copies.length, repeat };
 }
 
-function checkSequences(sequences: readonly StepSequence[], limits: RunnerLimits): number {
+function checkSequences(sequences: readonly StepSequence[], repeat: number, limits: RunnerLimits): number {
   if (sequences.length > limits.maxSequences) {
     throw new StepError(`${sequences.length} sequences, at most ${limits.maxSequences}`);
   }
@@ -42,10 +62,11 @@ function checkSequences(sequences: readonly StepSequence[], limits: RunnerLimits
     slots.add(slot);
     const count = tokens === 'slot' ? 1 : tokens.length;
     if (count < 1) fail('no rows');
-    if (!isIndex(startPosition, limits.contextLength) || startPosition + count > limits.contextLength) {
-      fail(`positions ${startPosition} … ${startPosition + count - 1} in a context of ${limits.contextLength}`);
+    const end = startPosition + count + repeat - 1;
+    if (!isIndex(startPosition, limits.contextLength) || end > limits.contextLength) {
+      fail(`positions ${startPosition} … ${end - 1} in a context of ${limits.contextLength}`);
     }
-    const blocks = Math.ceil((startPosition + count) / BLOCK_TOKENS);
+    const blocks = Math.ceil(end / BLOCK_TOKENS);
     if (blocks > limits.blocks) fail(`${blocks} blocks, of a pool of ${limits.blocks}`);
     if (blockTable.length < blocks) fail(`${blockTable.length} blocks in its table, ${blocks} needed`);
     for (let b = 0; b < blocks; b++) {
@@ -60,6 +81,35 @@ function checkSequences(sequences: readonly StepSequence[], limits: RunnerLimits
   if (rows < 1) throw new StepError('a step has at least one row');
   if (rows > limits.maxRows) throw new StepError(`${rows} rows, at most ${limits.maxRows}`);
   return rows;
+}
+
+/** Several decode steps at once: row, sequence and logits row i are the same one's. */
+function checkRepeat(batch: StepBatch, repeat: number): void {
+  if (!Number.isSafeInteger(repeat) || repeat < 1) throw new StepError(`repeat ${repeat} is not a count of steps`);
+  if (repeat === 1) return;
+  if (repeat > MAX_REPEAT) throw new StepError(`repeat ${repeat}, at most ${MAX_REPEAT}`);
+  const { sequences, logits } = batch;
+  const alike = sequences.every(
+    ({ slot, tokens }, i) =>
+      (tokens === 'slot' || tokens.length === 1) && logits[i]?.row === i && logits[i]?.slot === slot,
+  );
+  if (!alike || logits.length !== sequences.length) {
+    throw new StepError('a repeated step has one row a sequence, with its logits');
+  }
+  if (logits.some(({ topLogprobs }) => topLogprobs > 0)) throw new StepError('a repeated step has no top logprobs');
+}
+
+function checkCopies(copies: readonly BlockCopy[], limits: RunnerLimits): void {
+  if (copies.length > limits.maxSequences)
+    throw new StepError(`${copies.length} copies, at most ${limits.maxSequences}`);
+  const targets = new Set(copies.map(({ to }) => to));
+  copies.forEach(({ from, to }, i) => {
+    if (!isIndex(from, limits.blocks) || !isIndex(to, limits.blocks)) {
+      throw new StepError(`copy ${i}: blocks ${from} and ${to} are not both below ${limits.blocks}`);
+    }
+    if (targets.has(from)) throw new StepError(`copy ${i}: block ${from} is a source and a target`);
+  });
+  if (targets.size < copies.length) throw new StepError('two copies have the same target');
 }
 
 function logitsEntries(logits: readonly LogitsRow[], rows: number, limits: RunnerLimits): LogitsEntry[] {
@@ -80,11 +130,8 @@ function logitsEntries(logits: readonly LogitsRow[], rows: number, limits: Runne
       fail(`topLogprobs ${entry.topLogprobs}, at most ${limits.maxTopLogprobs}`);
     }
     const { temperature, topK, topP, minP, seed, sampleIndex } = entry.sampling;
-    if (!(temperature >= 0 && temperature < 1e30)) fail(`temperature ${temperature}`);
-    if (!isIndex(topK, 2 ** 32)) fail(`topK ${topK}`);
-    if (!(topP > 0 && topP <= 1)) fail(`topP ${topP} is not in (0, 1]`);
-    if (!(minP >= 0 && minP <= 1)) fail(`minP ${minP} is not in [0, 1]`);
-    if (!isIndex(sampleIndex, 2 ** 32)) fail(`sampleIndex ${sampleIndex} is not a u32`);
+    const problem = samplingProblem(entry.sampling);
+    if (problem !== undefined) fail(problem);
     const at = topAt;
     topAt += entry.topLogprobs;
     return {
@@ -104,6 +151,17 @@ function logitsEntries(logits: readonly LogitsRow[], rows: number, limits: Runne
       topAt: at,
     };
   });
+}
+
+/** What is wrong with sampling parameters, by name; undefined: nothing, a step can have them. */
+export function samplingProblem({ temperature, topK, topP, minP, sampleIndex }: SamplingParams): string | undefined {
+  if (!(temperature >= 0 && temperature <= FLOAT_MAX))
+    return `temperature ${temperature} is not a finite f32 from 0 on`;
+  if (!isIndex(topK, 2 ** 32)) return `topK ${topK} is not a u32`;
+  if (!(topP > 0 && topP <= 1)) return `topP ${topP} is not in (0, 1]`;
+  if (!(minP >= 0 && minP <= 1)) return `minP ${minP} is not in [0, 1]`;
+  if (!isIndex(sampleIndex, 2 ** 32)) return `sampleIndex ${sampleIndex} is not a u32`;
+  return undefined;
 }
 
 function isIndex(value: number | undefined, end: number): boolean {
