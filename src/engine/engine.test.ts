@@ -3,7 +3,9 @@ import { beforeAll, describe, expect, it } from 'vitest';
 import { CpuRunner } from '../model/cpu-runner.ts';
 import type { SampledRow, StepBatch } from '../model/runner.ts';
 import { tinyModel } from '../model/testing/tiny-model.ts';
+import type { EngineLimits } from './engine.ts';
 import type { EngineRequest } from './request.ts';
+import { checkBlocks } from './testing/check-blocks.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
 import { letterTokens, request, type SampleResult, Served } from './testing/serve.ts';
 
@@ -11,7 +13,14 @@ const VOCAB = 40;
 const CONTEXT = 96;
 const model = tinyModel(7, { vocabSize: VOCAB, contextLength: CONTEXT });
 const tokens = letterTokens(VOCAB);
-const LIMITS = { maxRunning: 6, maxWaiting: 200, prefillRows: 12 };
+const LIMITS: EngineLimits = {
+  maxRunning: 6,
+  maxWaiting: 200,
+  prefillRows: 12,
+  stepsInFlight: 2,
+  policy: 'lpm',
+  prefixCache: true,
+};
 
 function runner(kvBlocks: number): Promise<CpuRunner> {
   const options = { kvBlocks, maxRows: 20, maxSequences: 6, maxTopLogprobs: 5 };
@@ -99,6 +108,7 @@ describe('the engine under random schedules', () => {
             const job = picked(act.grant);
             for (const { index } of job?.samples ?? []) busy.engine.grant(job!.jobId, index, act.credit);
           }
+          checkBlocks(busy.engine.scheduler);
           const load = busy.engine.load();
           expect(load.running).toBeLessThanOrEqual(LIMITS.maxRunning);
           expect(load.usedTokens).toBeLessThanOrEqual(load.maxTokens);
@@ -125,6 +135,7 @@ describe('the engine under random schedules', () => {
             }
           }
         }
+        checkBlocks(busy.engine.scheduler);
         expect(busy.engine.idle).toBe(true);
         expect(busy.engine.load()).toMatchObject({ running: 0, waiting: 0, usedTokens: 0 });
         expect(busy.engine.abort(1n)).toBe(false);
@@ -245,8 +256,8 @@ describe('the engine', () => {
 
   it('fails a sample whose logits are no numbers, and only that one', async () => {
     const bad = new Served(new NonFiniteRunner(await runner(12)), tokens, LIMITS);
-    bad.submit(request(1n, [1], {}));
-    bad.submit(request(2n, [2], {}));
+    bad.submit(request(1n, [1], { maxNewTokens: 30 }));
+    bad.submit(request(2n, [2], { maxNewTokens: 30 }));
     await bad.until(() => bad.allEnded());
     expect(bad.result(1n).end).toMatchObject({ type: 'failed', code: 'internal' });
     expect(bad.result(2n).end).toMatchObject({ type: 'finished', reason: 'length' });
@@ -264,11 +275,19 @@ class FailingRunner extends GatedRunner {
   }
 }
 
-/** Slot 0's logits hold a NaN in the third step. */
+/** From the third step on, the logits of the sequence that begins with token 1 hold a NaN. */
 class NonFiniteRunner extends GatedRunner {
+  #slot: number | undefined;
+
   override async step(batch: StepBatch): Promise<SampledRow[]> {
     void this.openForGood();
+    const begun = batch.sequences.find(({ tokens, startPosition }) => startPosition === 0 && tokens[0] === 1);
+    this.#slot ??= begun?.slot;
+    const spoilt = this.steps >= 2;
     const rows = await super.step(batch);
-    return rows.map((row, i) => (this.steps === 3 && batch.logits[i]!.slot === 0 ? { ...row, nonFinite: true } : row));
+    return rows.map((row, i) => {
+      const { slot } = batch.logits[i % batch.logits.length]!;
+      return spoilt && slot === this.#slot ? { ...row, nonFinite: true } : row;
+    });
   }
 }

@@ -1,78 +1,111 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import { BLOCK_TOKENS, type Runner, type SampledRow } from '../model/runner.ts';
+import { StepError } from '../model/step-metadata.ts';
+import type { EngineLoad } from './engine-load.ts';
 import type { EngineEvent, FailureCode } from './event.ts';
+import { Pace } from './pace.ts';
+import { refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { type Plan, Scheduler, type SchedulerLimits } from './scheduler.ts';
-import { blocksNeeded, type Ending, Sequence } from './sequence.ts';
+import { type Ending, Sequence } from './sequence.ts';
 import { Throughput } from './throughput.ts';
-
-/** Counted values of an engine, at one moment. */
-export interface EngineLoad {
-  readonly running: number;
-  readonly waiting: number;
-  /** KV positions in use, and those there are. */
-  readonly usedTokens: number;
-  readonly maxTokens: number;
-  readonly maxRunning: number;
-  /** Output tokens a second over the last five. */
-  readonly genThroughput: number;
-  readonly weightBytes: number;
-  readonly kvBytes: number;
-  /** All live GPU buffers. */
-  readonly gpuBytes: number;
-  /** Output tokens since the start. */
-  readonly tokensMade: number;
-}
 
 export interface EngineOptions {
   readonly runner: Runner;
   readonly tokens: TokenBytes;
-  readonly limits: SchedulerLimits;
+  readonly limits: EngineLimits;
   /** Called after each step with what it brought, and at once for what ends outside a step. */
   readonly onEvents: (events: readonly EngineEvent[]) => void;
+  /** It can't run any more, as after a lost device: everything was failed, and everything will be. */
+  readonly onBroken?: (reason: string) => void;
+  /** What each step took, for whoever measures. */
+  readonly onStep?: (step: StepTimes) => void;
   /** Milliseconds of a monotonic clock. */
   readonly now: () => number;
 }
 
-const THROUGHPUT_WINDOW_MS = 5_000;
+export interface EngineLimits extends SchedulerLimits {
+  /** Rows of one prefill chunk when nothing else runs. */
+  readonly prefillRows: number;
+  /** Steps given to the GPU before the first of them is done: 2 plans and encodes one while another runs. */
+  readonly stepsInFlight: number;
+}
 
-/** Serves requests: plans steps, runs them one after another while there is work, and tells what they bring. */
+/** Milliseconds of one step. */
+export interface StepTimes {
+  /** The host's: planning, encoding, taking the results. */
+  readonly hostMs: number;
+  /** From the end of the step before, or its own submit, to its end. */
+  readonly ms: number;
+  readonly decodeRows: number;
+  readonly prefillRows: number;
+  /** Decode steps for one readback. */
+  readonly steps: number;
+}
+
+interface StepInFlight {
+  readonly plan: Plan;
+  readonly rows: Promise<readonly SampledRow[]>;
+  readonly submittedAt: number;
+  readonly planMs: number;
+}
+
+const THROUGHPUT_WINDOW_MS = 5_000;
+/** A step that takes longer never ends: the GPU hangs. */
+const STEP_TIMEOUT_MS = 120_000;
+
+/** Serves requests: plans steps, keeps the GPU busy with them, and tells what they bring. */
 export class Engine {
+  readonly #options: EngineOptions;
   readonly #runner: Runner;
-  readonly #tokens: TokenBytes;
   readonly #scheduler: Scheduler;
-  readonly #onEvents: (events: readonly EngineEvent[]) => void;
+  readonly #pace: Pace;
   readonly #throughput: Throughput;
+  #weightsVersion = 0;
+  #arrivals = 0;
   #tokensMade = 0;
   #stepping = false;
+  #paused = false;
   /** Why it can't run any more, such as a lost device. */
   #broken: string | undefined;
 
   constructor(options: EngineOptions) {
+    this.#options = options;
     this.#runner = options.runner;
-    this.#tokens = options.tokens;
-    this.#scheduler = new Scheduler(options.runner.limits, options.limits);
-    this.#onEvents = options.onEvents;
+    this.#pace = new Pace(Math.min(options.limits.prefillRows, options.runner.limits.maxRows));
+    this.#scheduler = new Scheduler(options.runner.limits, options.limits, this.#pace, options.now);
     this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, options.now);
   }
 
   /** No sequence runs or waits. */
   get idle(): boolean {
-    return this.#scheduler.running.length === 0 && this.#scheduler.waiting.length === 0;
+    return this.#scheduler.running.length === 0 && this.#scheduler.waiting.size === 0;
+  }
+
+  /** For checks: whom it runs, and which blocks they hold. */
+  get scheduler(): Scheduler {
+    return this.#scheduler;
   }
 
   load(): EngineLoad {
+    const { running, waiting, kv, usedTokens, limits } = this.#scheduler;
+    const queued = [...waiting];
     return {
-      running: this.#scheduler.running.length,
-      waiting: this.#scheduler.waiting.length,
-      usedTokens: this.#scheduler.usedTokens,
-      maxTokens: this.#runner.limits.blocks * BLOCK_TOKENS,
-      maxRunning: this.#scheduler.limits.maxRunning,
+      running: running.length,
+      waiting: waiting.size,
+      retracted: queued.filter((sequence) => sequence.residency > 0).length,
+      usedTokens,
+      maxTokens: kv.blocks * BLOCK_TOKENS,
+      cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
+      cacheHitRate: this.#scheduler.hits.rate,
+      waitingUncachedTokens: queued.reduce((sum, { ids, kvKey }) => sum + ids.length - kv.match(kvKey, ids).tokens, 0),
+      maxRunning: limits.maxRunning,
       genThroughput: this.#throughput.perSecond(),
       weightBytes: this.#runner.weightBytes,
       kvBytes: this.#runner.kvBytes,
       gpuBytes: this.#runner.allocatedBytes,
       tokensMade: this.#tokensMade,
+      paused: this.#paused,
     };
   }
 
@@ -80,12 +113,15 @@ export class Engine {
   submit(request: EngineRequest): void {
     const refusal = this.#refusal(request);
     if (refusal) {
-      this.#onEvents(request.samples.map(({ index }) => ({ type: 'failed', jobId: request.jobId, index, ...refusal })));
+      const { onEvents } = this.#options;
+      onEvents(request.samples.map(({ index }) => ({ type: 'failed', jobId: request.jobId, index, ...refusal })));
       return;
     }
+    const arrivedAt = this.#options.now();
     for (const sample of request.samples) {
-      const sequence = new Sequence(request, sample, this.#tokens);
-      if (sequence.ending) this.#onEvents([this.#end(sequence, sequence.ending)]);
+      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: `${this.#weightsVersion}` };
+      const sequence = new Sequence(request, sample, this.#options.tokens, order);
+      if (sequence.ending) this.#options.onEvents([this.#end(sequence, sequence.ending)]);
       else this.#scheduler.add(sequence);
     }
     this.#wake();
@@ -94,13 +130,15 @@ export class Engine {
   /** Ends all samples of a job that still run or wait. False: there is none. */
   abort(jobId: bigint): boolean {
     const sequences = this.#sequences(jobId);
-    this.#onEvents(sequences.map((sequence) => this.#end(sequence, { reason: 'abort', matched: undefined })));
+    const events = sequences.map((sequence) => this.#end(sequence, { reason: 'abort', matched: undefined }));
+    if (events.length > 0) this.#options.onEvents(events);
+    this.#wake();
     return sequences.length > 0;
   }
 
   /** Ends everything without a word: its relay is gone. */
   abortAll(): void {
-    for (const sequence of [...this.#scheduler.running, ...this.#scheduler.waiting]) this.#remove(sequence);
+    for (const sequence of this.#all()) this.#remove(sequence);
   }
 
   /** Raises the number of output tokens that a sample may make; a lower number than before changes nothing. */
@@ -111,49 +149,55 @@ export class Engine {
     this.#wake();
   }
 
+  /** Plans no more steps until `resume`; what runs keeps its place. */
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#wake();
+  }
+
+  /** Forgets every cached prefix that no sequence runs on. Returns the tokens given back. */
+  flushCache(): number {
+    return this.#scheduler.kv.flush() * BLOCK_TOKENS;
+  }
+
   #refusal(request: EngineRequest): { code: FailureCode; message: string } | undefined {
     if (this.#broken !== undefined) return { code: 'unavailable', message: this.#broken };
-    const { contextLength, vocabSize, blocks } = this.#runner.limits;
-    const { inputIds, maxNewTokens } = request;
-    const emitted = request.samples.map((sample) => sample.emittedIds);
-    if (inputIds.length === 0) return { code: 'invalid_argument', message: 'input_ids is empty' };
-    if ([inputIds, ...emitted].some((ids) => ids.some((id) => id >= vocabSize))) {
-      return { code: 'invalid_argument', message: `an input id is outside the vocabulary of ${vocabSize}` };
-    }
-    if (emitted.some((ids) => ids.length > 0 && ids.length >= maxNewTokens)) {
-      return { code: 'invalid_argument', message: 'a sample has all its tokens already' };
-    }
-    if (inputIds.length + maxNewTokens > contextLength) {
-      return {
-        code: 'invalid_argument',
-        message: `${inputIds.length} input and ${maxNewTokens} new tokens are over the context of ${contextLength}`,
-      };
-    }
-    const { maxWaiting } = this.#scheduler.limits;
-    if (this.#scheduler.waiting.length + request.samples.length > maxWaiting) {
-      return { code: 'resource_exhausted', message: `${maxWaiting} sequences wait already` };
-    }
-    const needed = blocksNeeded(request);
-    if (needed > blocks) {
-      return { code: 'resource_exhausted', message: `${needed} KV blocks are needed, the pool has ${blocks}` };
-    }
-    return undefined;
+    const waiting = this.#scheduler.waiting.size;
+    return refusalOf(request, this.#runner.limits, this.#scheduler.limits.maxWaiting - waiting);
+  }
+
+  #all(): Sequence[] {
+    return [...this.#scheduler.running, ...this.#scheduler.waiting];
   }
 
   #sequences(jobId: bigint): Sequence[] {
-    const { running, waiting } = this.#scheduler;
-    return [...running, ...waiting].filter((sequence) => sequence.request.jobId === jobId);
+    return this.#all().filter((sequence) => sequence.request.jobId === jobId);
   }
 
   #wake(): void {
-    if (!this.#stepping) void this.#loop();
+    if (!this.#stepping && !this.#paused && this.#broken === undefined) void this.#loop();
   }
 
+  /** Keeps `stepsInFlight` steps with the GPU: while it runs one, the next is planned, encoded and waiting for it. */
   async #loop(): Promise<void> {
     this.#stepping = true;
+    const inFlight: StepInFlight[] = [];
+    let lastEnd = Number.NEGATIVE_INFINITY;
     try {
-      for (let plan = this.#scheduler.plan(); plan; plan = this.#scheduler.plan()) {
-        this.#postprocess(plan, await this.#runner.step(plan.batch));
+      for (;;) {
+        while (inFlight.length < this.#options.limits.stepsInFlight) {
+          const step = this.#paused ? undefined : this.#launch();
+          if (!step) break;
+          inFlight.push(step);
+        }
+        const first = inFlight.shift();
+        if (!first) break;
+        const rows = await this.#resultsOf(first);
+        if (rows) lastEnd = this.#finish(first, rows, lastEnd);
       }
     } catch (error) {
       this.#break(error);
@@ -162,24 +206,73 @@ export class Engine {
     }
   }
 
+  #launch(): StepInFlight | undefined {
+    const { now } = this.#options;
+    const startedAt = now();
+    const plan = this.#scheduler.plan();
+    if (!plan) return undefined;
+    const rows = this.#runner.step(plan.batch);
+    // A step behind one that fails is never waited for.
+    rows.catch(() => {});
+    const submittedAt = now();
+    return { plan, rows, submittedAt, planMs: submittedAt - startedAt };
+  }
+
+  /** Undefined: the runner refused the step, which left no trace, and its sequences are failed. */
+  async #resultsOf({ plan, rows }: StepInFlight): Promise<readonly SampledRow[] | undefined> {
+    try {
+      return await settledWithin(STEP_TIMEOUT_MS, rows);
+    } catch (error) {
+      if (!(error instanceof StepError)) throw error;
+      const sequences = plan.reached.map(({ sequence }) => sequence);
+      this.#fail(sequences, 'internal', `the step was refused: ${error.message}`);
+      return undefined;
+    }
+  }
+
+  /** Takes a step's results. Returns when it ended. */
+  #finish({ plan, submittedAt, planMs }: StepInFlight, rows: readonly SampledRow[], lastEnd: number): number {
+    const { now, onStep } = this.#options;
+    const endedAt = now();
+    this.#postprocess(plan, rows);
+    const { decodeRows, prefillRows } = plan;
+    const steps = plan.batch.repeat ?? 1;
+    const ms = endedAt - Math.max(lastEnd, submittedAt);
+    this.#pace.measured({ decodeRows, prefillRows, steps, ms });
+    onStep?.({ hostMs: planMs + now() - endedAt, ms, decodeRows, prefillRows, steps });
+    return endedAt;
+  }
+
   #postprocess(plan: Plan, rows: readonly SampledRow[]): void {
     const events: EngineEvent[] = [];
-    const live = plan.sampled.filter((sequence) => !sequence.ended);
-    this.#tokensMade += live.length;
-    this.#throughput.add(live.length);
-    plan.sampled.forEach((sequence, i) => {
-      if (!sequence.ended) events.push(...this.#take(sequence, rows[i]!));
-    });
-    for (const sequence of plan.prefilled) {
-      if (!sequence.ended) events.push(this.#end(sequence, { reason: 'length', matched: undefined }));
+    const { sampled } = plan;
+    for (const { sequence, computed, residency } of plan.reached) {
+      if (!sequence.ended && sequence.residency === residency && sequence.slot >= 0) sequence.confirmed = computed;
     }
-    if (events.length > 0) this.#onEvents(events);
+    let made = 0;
+    for (let i = 0; i < rows.length; i++) {
+      const sequence = sampled[i % sampled.length]!;
+      if (sequence.ended) continue;
+      made++;
+      events.push(...this.#take(sequence, rows[i]!));
+    }
+    for (const { sequence } of plan.reached) {
+      if (sequence.ended || sequence.slot < 0) continue;
+      if (sequence.prefillOnly && sequence.confirmed === sequence.ids.length) {
+        events.push(this.#end(sequence, { reason: 'length', matched: undefined }));
+      } else this.#scheduler.kv.share(sequence.kvKey, sequence.kv, sequence.ids, sequence.shareable);
+    }
+    this.#tokensMade += made;
+    this.#throughput.add(made);
+    if (events.length > 0) this.#options.onEvents(events);
   }
 
   #take(sequence: Sequence, row: SampledRow): EngineEvent[] {
     const { jobId } = sequence.request;
     if (row.nonFinite) {
       this.#remove(sequence);
+      // What led here may be cached, and would spoil whoever shares it.
+      this.#scheduler.kv.flush();
       const message = 'the logits hold a NaN or an infinity';
       return [{ type: 'failed', jobId, index: sequence.index, code: 'internal', message }];
     }
@@ -191,7 +284,7 @@ export class Engine {
       index: sequence.index,
       offset,
       ids: [row.id],
-      cachedTokens: sequence.cachedTokens,
+      cachedTokens: sequence.cachedTokens ?? 0,
       logprobs: row.logprob === undefined ? [] : [row.logprob],
       topLogprobs: row.top === undefined ? [] : [row.top],
     };
@@ -206,7 +299,7 @@ export class Engine {
       index: sequence.index,
       ...ending,
       completionTokens: sequence.outputLength,
-      cachedTokens: sequence.cachedTokens,
+      cachedTokens: sequence.cachedTokens ?? 0,
     };
   }
 
@@ -217,14 +310,27 @@ export class Engine {
 
   /** The runner failed: nothing it holds can be trusted any more. */
   #break(error: unknown): void {
-    this.#broken = error instanceof Error ? error.message : String(error);
-    const sequences = [...this.#scheduler.running, ...this.#scheduler.waiting];
-    const message = this.#broken;
-    this.#onEvents(
-      sequences.map((sequence) => {
-        this.#remove(sequence);
-        return { type: 'failed', jobId: sequence.request.jobId, index: sequence.index, code: 'unavailable', message };
-      }),
-    );
+    const message = error instanceof Error ? error.message : String(error);
+    this.#broken = message;
+    this.#fail(this.#all(), 'unavailable', message);
+    this.#options.onBroken?.(message);
   }
+
+  #fail(sequences: readonly Sequence[], code: FailureCode, message: string): void {
+    const events: EngineEvent[] = [];
+    for (const sequence of sequences) {
+      if (sequence.ended) continue;
+      this.#remove(sequence);
+      events.push({ type: 'failed', jobId: sequence.request.jobId, index: sequence.index, code, message });
+    }
+    if (events.length > 0) this.#options.onEvents(events);
+  }
+}
+
+/** `promise`, or a rejection after `ms`. */
+function settledWithin<T>(ms: number, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`a step took over ${ms / 1000} s: the GPU hangs`)), ms);
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }

@@ -12,6 +12,8 @@ export interface EngineRequest {
   readonly stopStrings: readonly string[];
   /** Special tokens add nothing to the text in which stop strings are looked for. */
   readonly skipSpecialTokens: boolean;
+  /** Of use under the policy 'priority': a higher one is admitted first. */
+  readonly priority: number;
   readonly outputLogprobs: boolean;
   readonly topLogprobs: number;
 }

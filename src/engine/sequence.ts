@@ -1,6 +1,7 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
-import { BLOCK_TOKENS, type LogitsRow } from '../model/runner.ts';
+import type { LogitsRow } from '../model/runner.ts';
 import type { FinishReason } from './event.ts';
+import { type KvKey, SequenceKv } from './kv-cache.ts';
 import type { EngineRequest, RequestedSample } from './request.ts';
 import { StopMatcher } from './stop-matcher.ts';
 
@@ -10,22 +11,34 @@ export interface Ending {
   readonly matched: number | string | undefined;
 }
 
-/** One sample of a request: its ids, how far they are computed, and what it holds of the KV pool. */
+/** One sample of a request: its ids, how far they are computed, and what it holds of the KV cache. */
 export class Sequence {
   readonly request: EngineRequest;
   readonly index: number;
+  /** Order of arrival. */
+  readonly arrival: number;
+  /** When it arrived, in milliseconds of the engine's clock. */
+  readonly arrivedAt: number;
   /** Prompt and output. */
   readonly ids: number[];
-  /** Positions whose KV is computed, or will be once the step under way is done. */
+  readonly kv = new SequenceKv();
+  readonly kvKey: KvKey;
+  /** Tokens being drawn by the steps under way: they follow `ids`, and only the GPU knows them. */
+  drawing = 0;
+  /** Positions whose KV is computed once the steps under way are done. */
   computed = 0;
+  /** Positions whose KV is computed. */
+  confirmed = 0;
   /** Output tokens that may be made before the sequence is parked. */
   credit: number;
-  /** Prompt tokens found in a prefix cache. */
-  readonly cachedTokens = 0;
-  /** Held from admission to the end. */
-  blocks: readonly number[] = [];
-  /** State on the GPU, held from admission to the end; −1 is none. */
+  /** Prompt tokens found in the prefix cache at its first start; undefined before. */
+  cachedTokens: number | undefined;
+  /** State on the GPU, held while it runs; −1 is none. */
   slot = -1;
+  /** Counts its starts: a step planned before a retraction says nothing about the blocks held after it. */
+  residency = 0;
+  /** Times that a later arrival was admitted before it. */
+  overtaken = 0;
   /** The tokens made elsewhere complete a stop: there is nothing more to make. */
   readonly ending: Ending | undefined;
   /** It ended, was aborted or failed: what a step under way still brings for it is dropped. */
@@ -33,9 +46,17 @@ export class Sequence {
   readonly #stops: StopMatcher;
   readonly #stopTokens: ReadonlySet<number>;
 
-  constructor(request: EngineRequest, sample: RequestedSample, tokens: TokenBytes) {
+  constructor(
+    request: EngineRequest,
+    sample: RequestedSample,
+    tokens: TokenBytes,
+    order: { readonly arrival: number; readonly arrivedAt: number; readonly kvRoot: string },
+  ) {
     this.request = request;
     this.index = sample.index;
+    this.arrival = order.arrival;
+    this.arrivedAt = order.arrivedAt;
+    this.kvKey = { root: order.kvRoot, private: false };
     this.ids = [...request.inputIds, ...sample.emittedIds];
     this.credit = sample.credit;
     this.#stopTokens = new Set(request.stopTokenIds);
@@ -47,18 +68,44 @@ export class Sequence {
     return this.ids.length - this.request.inputIds.length;
   }
 
-  /** Rows still to compute before the next token can be drawn: 1 in decode, more in prefill. */
-  get pendingRows(): number {
-    return this.ids.length - this.computed;
+  /** Its length once the steps under way are done. */
+  get plannedLength(): number {
+    return this.ids.length + this.drawing;
   }
 
-  /** It waits for the relay's credit; its KV stays. */
+  /** Rows still to compute before the next token can be drawn: 1 in decode, more in prefill. */
+  get pendingRows(): number {
+    return this.plannedLength - this.computed;
+  }
+
+  /** Tokens that may still be drawn before it reaches its maximum. */
+  get room(): number {
+    return this.request.maxNewTokens - this.outputLength - this.drawing;
+  }
+
+  /** It waits for the relay's credit; its KV stays as long as nobody needs it. */
   get parked(): boolean {
-    return this.outputLength >= this.credit && !this.prefillOnly;
+    return this.outputLength + this.drawing >= this.credit && !this.prefillOnly;
   }
 
   get prefillOnly(): boolean {
     return this.request.maxNewTokens === 0;
+  }
+
+  /** Whether its next step draws a token from one row. */
+  get decodes(): boolean {
+    return this.pendingRows === 1 && this.room > 0 && !this.parked;
+  }
+
+  /** Prefill rows that may be computed now: the row that draws waits for credit. */
+  get prefillRows(): number {
+    if (this.drawing > 0) return 0;
+    return this.pendingRows - (this.parked ? 1 : 0);
+  }
+
+  /** Tokens whose KV is whole and whose ids are known; the last one's KV isn't made until the next is drawn. */
+  get shareable(): number {
+    return Math.min(this.confirmed, Math.max(0, this.ids.length - 1));
   }
 
   /** How the next token is drawn from the logits of row `row` of a step. */
@@ -68,7 +115,7 @@ export class Sequence {
       row,
       slot: this.slot,
       sampling: { ...sampling, sampleIndex: this.index },
-      outputPosition: this.outputLength,
+      outputPosition: this.outputLength + this.drawing,
       logprob: outputLogprobs,
       topLogprobs: outputLogprobs ? topLogprobs : 0,
     };
@@ -80,6 +127,7 @@ export class Sequence {
    */
   append(id: number): Ending | undefined {
     this.ids.push(id);
+    this.drawing--;
     const stop = this.#stop(id);
     return this.outputLength >= this.request.maxNewTokens ? { reason: 'length', matched: undefined } : stop;
   }
@@ -89,10 +137,4 @@ export class Sequence {
     if (this.#stopTokens.has(id)) return { reason: 'stop', matched: id };
     return matched === undefined ? undefined : { reason: 'stop', matched };
   }
-}
-
-/** KV blocks for the longest that a sample of the request can become. The last token drawn needs no KV. */
-export function blocksNeeded(request: EngineRequest): number {
-  const positions = request.inputIds.length + Math.max(0, request.maxNewTokens - 1);
-  return Math.ceil(positions / BLOCK_TOKENS);
 }

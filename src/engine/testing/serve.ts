@@ -1,9 +1,8 @@
 import { readTokenBytes, type TokenBytes } from '../../checkpoint/token-bytes.ts';
 import type { Runner } from '../../model/runner.ts';
-import { Engine } from '../engine.ts';
+import { Engine, type EngineLimits } from '../engine.ts';
 import type { EngineEvent, FailedEvent, FinishedEvent, TokensEvent } from '../event.ts';
 import type { EngineRequest } from '../request.ts';
-import type { SchedulerLimits } from '../scheduler.ts';
 
 /** A vocabulary of one-byte tokens: id i is the letter at i, from 'a' on. */
 export function letterTokens(vocabSize: number): TokenBytes {
@@ -24,7 +23,7 @@ export class Served {
   readonly #tokens: TokensEvent[] = [];
   #wake: () => void = () => {};
 
-  constructor(runner: Runner, tokens: TokenBytes, limits: SchedulerLimits) {
+  constructor(runner: Runner, tokens: TokenBytes, limits: EngineLimits) {
     let time = 0;
     this.engine = new Engine({ runner, tokens, limits, now: () => time++, onEvents: (events) => this.#take(events) });
   }
@@ -91,6 +90,7 @@ export function request(jobId: bigint, inputIds: readonly number[], more: Partia
     stopTokenIds: [],
     stopStrings: [],
     skipSpecialTokens: true,
+    priority: 0,
     outputLogprobs: false,
     topLogprobs: 0,
     ...more,

@@ -1,0 +1,26 @@
+/** Counted values of an engine, at one moment. */
+export interface EngineLoad {
+  readonly running: number;
+  readonly waiting: number;
+  /** Of those waiting: they ran, and others needed their blocks. */
+  readonly retracted: number;
+  /** KV slots neither free nor evictable, and those there are. */
+  readonly usedTokens: number;
+  readonly maxTokens: number;
+  /** KV slots that hold a prefix, in use or not. */
+  readonly cachedTokens: number;
+  /** Share of prompt tokens found in the prefix cache, of the prompts started last; undefined before the first. */
+  readonly cacheHitRate: number | undefined;
+  /** Tokens of waiting sequences that no cached prefix covers. */
+  readonly waitingUncachedTokens: number;
+  readonly maxRunning: number;
+  /** Output tokens a second over the last five. */
+  readonly genThroughput: number;
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  /** All live GPU buffers. */
+  readonly gpuBytes: number;
+  /** Output tokens since the start. */
+  readonly tokensMade: number;
+  readonly paused: boolean;
+}

@@ -1,0 +1,149 @@
+import { BLOCK_TOKENS, type BlockCopy } from '../model/runner.ts';
+import { BlockPool } from './block-pool.ts';
+import { type CacheMatch, type CacheNode, PrefixCache } from './prefix-cache.ts';
+
+/** The KV blocks of one sequence, in order of position: first those it shares, then its own. */
+export class SequenceKv {
+  /** Its block table. */
+  readonly table: number[] = [];
+  /** The shared blocks' nodes; locked. */
+  readonly shared: CacheNode[] = [];
+}
+
+/** Who may share blocks with whom, and which of a sequence's tokens may be shared at all. */
+export interface KvKey {
+  /** Weights version and adapter. */
+  readonly root: string;
+  /** Its input isn't all token ids: it neither matches nor fills the cache. */
+  readonly private: boolean;
+}
+
+/** Blocks for all sequences: free ones, shared ones behind the prefix cache, and each sequence's own. */
+export class KvCache {
+  readonly #pool: BlockPool;
+  readonly #prefixes: PrefixCache;
+  readonly #enabled: boolean;
+  /** Sources of copies that the step being planned will make. */
+  #copied: CacheNode[] = [];
+  #copies: BlockCopy[] = [];
+
+  constructor(blocks: number, options: { readonly prefixCache: boolean }) {
+    this.#pool = new BlockPool(blocks);
+    this.#prefixes = new PrefixCache((released) => this.#pool.release(released));
+    this.#enabled = options.prefixCache;
+  }
+
+  get blocks(): number {
+    return this.#pool.size;
+  }
+
+  /** Blocks that can be had: free, or cached and not in use. */
+  get available(): number {
+    return this.#pool.free + this.#prefixes.evictableBlocks;
+  }
+
+  get cachedBlocks(): number {
+    return this.#prefixes.blocks;
+  }
+
+  /** Blocks that hold nothing. */
+  get free(): number {
+    return this.#pool.free;
+  }
+
+  get prefixes(): PrefixCache {
+    return this.#prefixes;
+  }
+
+  /** What is cached of `ids`; the last token is always computed, for its logits. */
+  match(key: KvKey, ids: readonly number[], limit = ids.length - 1): CacheMatch {
+    const most = this.#enabled && !key.private ? Math.min(limit, ids.length - 1) : 0;
+    return this.#prefixes.match(key.root, ids, most);
+  }
+
+  /**
+   * Starts a sequence's blocks with what was matched. A partly matching block is copied at the step's start
+   * (`takeCopies`). Undefined, and nothing taken, where no block is left for that copy; else the tokens found.
+   */
+  begin(kv: SequenceKv, match: CacheMatch): number {
+    this.#prefixes.lock(match.path);
+    kv.shared.push(...match.path);
+    kv.table.push(...match.path.map((node) => node.block));
+    const whole = match.path.length * BLOCK_TOKENS;
+    if (!match.tail) return whole;
+    // Locked until the step is planned: its block must not be handed out as another copy's target.
+    this.#prefixes.lock([match.tail.node]);
+    this.#copied.push(match.tail.node);
+    const own = this.#allocate(1);
+    if (!own) return whole;
+    this.#copies.push({ from: match.tail.node.block, to: own[0]! });
+    kv.table.push(own[0]!);
+    return match.tokens;
+  }
+
+  /** The copies of the step that was planned. */
+  takeCopies(): readonly BlockCopy[] {
+    const copies = this.#copies;
+    this.#prefixes.unlock(this.#copied);
+    this.#copies = [];
+    this.#copied = [];
+    return copies;
+  }
+
+  /** Positions that `extend` could make the table cover. */
+  roomIn(kv: SequenceKv): number {
+    return (kv.table.length + this.available) * BLOCK_TOKENS;
+  }
+
+  /** Makes the table cover `positions`. False, and nothing taken: there are not enough blocks. */
+  extend(kv: SequenceKv, positions: number): boolean {
+    const missing = Math.ceil(positions / BLOCK_TOKENS) - kv.table.length;
+    if (missing <= 0) return true;
+    const blocks = this.#allocate(missing);
+    if (!blocks) return false;
+    kv.table.push(...blocks);
+    return true;
+  }
+
+  /** Shares the whole blocks of the first `valid` tokens of a sequence that goes on. */
+  share(key: KvKey, kv: SequenceKv, ids: readonly number[], valid: number): void {
+    if (!this.#enabled || key.private) return;
+    while ((kv.shared.length + 1) * BLOCK_TOKENS <= valid) {
+      const index = kv.shared.length;
+      const tokens = ids.slice(index * BLOCK_TOKENS, (index + 1) * BLOCK_TOKENS);
+      const node = this.#prefixes.insert(key.root, kv.shared.at(-1), tokens, kv.table[index]!)!;
+      // Another sequence's block may have been there already: the same values, by the law of rows.
+      kv.table[index] = node.block;
+      this.#prefixes.lock([node]);
+      kv.shared.push(node);
+    }
+  }
+
+  /** Ends a sequence's hold. Its first `valid` tokens stay cached until their blocks are needed. */
+  end(key: KvKey, kv: SequenceKv, ids: readonly number[], valid: number): void {
+    this.share(key, kv, ids, valid);
+    const own = kv.table.slice(kv.shared.length);
+    this.#copies = this.#copies.filter((copy) => !own.includes(copy.to));
+    const partial = valid - kv.shared.length * BLOCK_TOKENS;
+    if (this.#enabled && !key.private && partial > 0 && own.length > 0) {
+      const from = kv.shared.length * BLOCK_TOKENS;
+      this.#prefixes.insert(key.root, kv.shared.at(-1), ids.slice(from, from + partial), own.shift()!);
+    }
+    this.#pool.release(own);
+    this.#prefixes.unlock(kv.shared);
+    kv.table.length = 0;
+    kv.shared.length = 0;
+  }
+
+  /** Forgets every prefix that no sequence runs on. Returns the blocks given back. */
+  flush(): number {
+    return this.#prefixes.flush();
+  }
+
+  #allocate(count: number): number[] | undefined {
+    const short = count - this.#pool.free;
+    if (short > this.#prefixes.evictableBlocks) return undefined;
+    if (short > 0) this.#prefixes.evict(short);
+    return this.#pool.allocate(count);
+  }
+}

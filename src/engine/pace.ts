@@ -1,0 +1,84 @@
+import type { StepPace } from './scheduler.ts';
+
+/** A new measurement's weight in the running averages. */
+const WEIGHT = 0.2;
+/** Prefill may make a step of running rows so much longer: the second half of the bound of two is left to noise. */
+const PREFILL_SHARE = 0.5;
+const LEAST_PREFILL_ROWS = 8;
+/** A readback may cost so much of a step's time. */
+const READBACK_SHARE = 0.1;
+const MOST_DECODE_STEPS = 8;
+/** Tokens of several steps arrive together; people should not see it. */
+const MOST_BURST_MS = 60;
+
+export interface MeasuredStep {
+  readonly decodeRows: number;
+  readonly prefillRows: number;
+  readonly steps: number;
+  /** From the end of the step before, or its own submit, to its end; in milliseconds. */
+  readonly ms: number;
+}
+
+/** Chooses prefill chunks and decode steps a readback from how long steps took. */
+export class Pace implements StepPace {
+  readonly #mostPrefillRows: number;
+  /** A step of decode rows alone, by its number of rows. */
+  readonly #decodeMs = new Map<number, number>();
+  /** One prefill row. */
+  #rowMs: number | undefined;
+  /** One readback with a single step, and what a step more adds. */
+  #singleMs: number | undefined;
+  #moreMs: number | undefined;
+
+  constructor(mostPrefillRows: number) {
+    this.#mostPrefillRows = mostPrefillRows;
+  }
+
+  measured({ decodeRows, prefillRows, steps, ms }: MeasuredStep): void {
+    if (prefillRows === 0) {
+      const decodeMs = average(this.#decodeMs.get(decodeRows), ms / steps);
+      this.#decodeMs.set(decodeRows, decodeMs);
+      if (steps === 1) this.#singleMs = average(this.#singleMs, ms);
+      else if (this.#singleMs !== undefined) {
+        this.#moreMs = average(this.#moreMs, Math.max(0, (ms - this.#singleMs) / (steps - 1)));
+      }
+      return;
+    }
+    const decodeMs = decodeRows > 0 ? this.#decode(decodeRows) : 0;
+    // Without a decode step to set it against, a mixed step says nothing of its prefill rows.
+    if (decodeMs === undefined) return;
+    this.#rowMs = average(this.#rowMs, Math.max(0, ms - decodeMs) / prefillRows);
+  }
+
+  prefillRows(decodeRows: number): number {
+    if (decodeRows === 0) return this.#mostPrefillRows;
+    const decodeMs = this.#decode(decodeRows);
+    if (decodeMs === undefined || !this.#rowMs) return LEAST_PREFILL_ROWS;
+    const rows = Math.floor((PREFILL_SHARE * decodeMs) / this.#rowMs);
+    return Math.max(LEAST_PREFILL_ROWS, Math.min(this.#mostPrefillRows, rows));
+  }
+
+  decodeSteps(): number {
+    if (this.#singleMs === undefined) return 1;
+    // The first time there is nothing to set a single step against.
+    if (this.#moreMs === undefined) return 2;
+    const readbackMs = Math.max(0, this.#singleMs - this.#moreMs);
+    const steps = Math.ceil(readbackMs / (READBACK_SHARE * Math.max(this.#moreMs, 1e-3)));
+    const burst = Math.floor(MOST_BURST_MS / Math.max(this.#moreMs, 1e-3));
+    return Math.max(1, Math.min(steps, burst, MOST_DECODE_STEPS));
+  }
+
+  /** Of the nearest number of rows that was measured. */
+  #decode(rows: number): number | undefined {
+    let best: { distance: number; ms: number } | undefined;
+    for (const [measured, ms] of this.#decodeMs) {
+      const distance = Math.abs(measured - rows);
+      if (best === undefined || distance < best.distance) best = { distance, ms };
+    }
+    return best?.ms;
+  }
+}
+
+function average(before: number | undefined, value: number): number {
+  return before === undefined ? value : before + WEIGHT * (value - before);
+}
