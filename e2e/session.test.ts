@@ -5,7 +5,13 @@ import { createConnectTransport } from '@connectrpc/connect-web';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
-import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../src/contract/gen/node_relay_pb.ts';
+import {
+  AttachRequestSchema,
+  KvType,
+  NodeCommandSchema,
+  NodeRelay,
+  Precision,
+} from '../src/contract/gen/node_relay_pb.ts';
 import { Engine } from '../src/engine/engine.ts';
 import { letterTokens } from '../src/engine/testing/serve.ts';
 import { CpuRunner } from '../src/model/cpu-runner.ts';
@@ -50,8 +56,10 @@ beforeAll(async () => {
 
 afterAll(() => relay.close());
 
-/** Where a connection breaks; each is asked once a call. */
+/** Where a connection breaks, or brings what nobody knows; each is asked once a call. */
 interface Faults {
+  /** A command of a later version, after the first. */
+  readonly unknown?: { readonly required: boolean };
   /** A Report that never arrives, or whose answer doesn't. */
   report(): 'lostCall' | 'lostAnswer' | undefined;
   /** Commands after which a stream is cut; undefined: never. */
@@ -74,7 +82,8 @@ function faultyClient(webPort: number, faults: Faults): Client<typeof NodeRelay>
       try {
         for await (const command of client.attach(request, { ...options, signal })) {
           yield command;
-          if (left !== undefined && ++seen > left) throw lost();
+          if (faults.unknown && seen === 0) yield create(NodeCommandSchema, { required: faults.unknown.required });
+          if (++seen > (left ?? Number.POSITIVE_INFINITY)) throw lost();
         }
       } finally {
         cut.abort();
@@ -106,7 +115,7 @@ async function openNode(webPort: number, digest: string, faults = NO_FAULTS, bui
   const engine = new Engine({
     runner,
     tokens: letterTokens(VOCAB),
-    limits: { maxRunning: 8, maxWaiting: 64, prefillRows: 32 },
+    limits: { maxRunning: 8, maxWaiting: 64, prefillRows: 32, stepsInFlight: 2, policy: 'lpm', prefixCache: true },
     onEvents: (events) => session?.report(events.map(nodeEvent)),
     now: () => performance.now(),
   });
@@ -201,6 +210,16 @@ describe('a session over connections that break', () => {
     const node = await openNode(relay.webPort, 'b'.repeat(64));
     const end = await within('the refusal', 5_000, node.ended);
     expect(end).toMatchObject({ why: 'refused', message: expect.stringContaining(relay.model.digest) });
+  });
+
+  test('ends on a required command that it does not know, and passes over others', async () => {
+    const required = { ...NO_FAULTS, unknown: { required: true } };
+    const refusing = await openNode(relay.webPort, relay.model.digest, required);
+    const end = await within('the end', 5_000, refusing.ended);
+    expect(end).toMatchObject({ why: 'refused', message: expect.stringMatching(/does not know/) });
+    const tolerant = await openNode(relay.webPort, relay.model.digest, { ...NO_FAULTS, unknown: { required: false } });
+    expect(await ids(1)).toHaveLength(90);
+    await close(tolerant);
   });
 
   test('ends when the relay serves another build of the page', async () => {

@@ -1,4 +1,8 @@
-import type { EngineLoad } from '../engine/engine.ts';
+import type { AdapterFacts } from '../engine/adapter-facts.ts';
+import type { EngineBudget } from '../engine/engine-budget.ts';
+import type { EngineLoad } from '../engine/engine-load.ts';
+
+export type { EngineBudget };
 
 /** What the page tells its Web Worker. */
 export type PageMessage =
@@ -12,12 +16,26 @@ export interface JoinRequest {
   /** Base URL of the relay's web port, without a slash at its end. */
   readonly relayUrl: string;
   readonly nodeId: string;
-  readonly build: { readonly packageVersion: string; readonly pageHash: string };
+  readonly build: PageBuild;
+  readonly budget: EngineBudget;
+}
+
+/** Which build a page is; empty texts where a development server serves it. */
+export interface PageBuild {
+  readonly packageVersion: string;
+  /** SHA-256 of the built page, hex. */
+  readonly pageHash: string;
 }
 
 /** What the Web Worker tells its page. */
 export type NodeMessage =
-  | { readonly type: 'state'; readonly state: NodeState; readonly detail: string }
+  | {
+      readonly type: 'state';
+      readonly state: NodeState;
+      readonly detail: string;
+      /** What the page can help with. */
+      readonly problem: 'no-adapter' | undefined;
+    }
   | { readonly type: 'progress'; readonly loadedBytes: number; readonly totalBytes: number }
   | { readonly type: 'facts'; readonly facts: NodeFacts }
   /** The session that a closing page must say Detach for; undefined: none. */
@@ -42,14 +60,6 @@ export interface NodeFacts {
   readonly features: readonly string[];
   readonly contextLength: number;
   readonly poolTokens: number;
-}
-
-export interface AdapterFacts {
-  readonly vendor: string;
-  readonly architecture: string;
-  readonly description: string;
-  /** A software adapter, such as SwiftShader: it works, slowly. */
-  readonly fallback: boolean;
 }
 
 /** Counted values, told once a second. */

@@ -2,9 +2,11 @@ import { create } from '@bufbuild/protobuf';
 import { createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
-import { type LoadedEngine, loadEngine } from './load-engine.ts';
+import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
+import { backoffMs } from './backoff.ts';
 import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
-import { fetchManifest, fetchModelFiles, type ModelFiles } from './model-files.ts';
+import { fetchManifest, fetchModelFiles, type ModelFiles, RelayUnreachableError } from './model-files.ts';
+import { readPageBuild } from './page-build.ts';
 import { PROTOCOL_VERSION, Session, type SessionEnd } from './session.ts';
 import { nodeEvent, nodeLoad } from './wire.ts';
 
@@ -17,6 +19,7 @@ const LOSSES_WITHIN_MS = 600_000;
 export class Node {
   hidden = false;
   readonly #post: (message: NodeMessage) => void;
+  readonly #left = new AbortController();
   #session: Session | undefined;
 
   constructor(post: (message: NodeMessage) => void) {
@@ -33,15 +36,18 @@ export class Node {
         const now = performance.now();
         losses.push(now);
         if (losses.filter((at) => at > now - LOSSES_WITHIN_MS).length > MOST_LOSSES) {
-          throw new Error(`the GPU device was lost ${losses.length} times: ${lost}`);
+          throw new Error(`the GPU was lost ${losses.length} times: ${lost}`);
         }
       }
     } catch (error) {
-      this.#state('error', error instanceof Error ? error.message : String(error));
+      if (this.#left.signal.aborted) this.#state('left', '');
+      else this.#failed(error);
     }
   }
 
+  /** Ends `join`, whatever it is doing. */
   leave(): void {
+    this.#left.abort();
     this.#session?.leave();
   }
 
@@ -49,27 +55,23 @@ export class Node {
     this.#session?.restart();
   }
 
-  /** One device's life. Returns why the device was lost, or undefined when the node is done. */
+  /** One device's life. Returns why the device was lost, or undefined when the node is done. Rejects after `leave`. */
   async #serve(join: JoinRequest): Promise<string | undefined> {
     this.#state('loading', '');
-    const files = await fetchModelFiles(join.relayUrl, (loadedBytes, totalBytes) =>
-      this.#post({ type: 'progress', loadedBytes, totalBytes }),
-    );
-    let session: Session | undefined;
-    const loaded = await loadEngine(files, (events) => session?.report(events.map(nodeEvent)));
+    const { loaded, digest } = await this.#load(join);
     const counting = setInterval(() => this.#count(loaded), COUNTERS_MS);
     try {
-      this.#post({ type: 'facts', facts: loaded.facts });
-      session = this.#openSession(join, files, loaded);
+      this.#left.signal.throwIfAborted();
+      const session = this.#openSession(join, digest, loaded);
       this.#session = session;
       let lost: string | undefined;
       void loaded.lost.then((reason) => {
         lost = reason;
-        session?.leave();
+        session.leave();
       });
       const end = await session.run();
-      if (lost !== undefined) return lost;
-      await this.#ended(end, join, files);
+      if (lost !== undefined && !this.#left.signal.aborted) return lost;
+      await this.#ended(end, join, digest);
       return undefined;
     } finally {
       this.#session = undefined;
@@ -78,21 +80,50 @@ export class Node {
     }
   }
 
-  #openSession(join: JoinRequest, files: ModelFiles, loaded: LoadedEngine): Session {
-    const { facts, engine } = loaded;
+  /** The files are let go of when this returns: the weights are on the GPU then. */
+  async #load({ relayUrl, budget }: JoinRequest): Promise<{ loaded: LoadedEngine; digest: string }> {
+    if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
+    const files = await this.#fetchFiles(relayUrl);
+    const loaded = await loadEngine(navigator.gpu, files, budget, (events) =>
+      this.#session?.report(events.map(nodeEvent)),
+    );
+    const { adapter, features, contextLength, poolTokens } = loaded;
+    this.#post({ type: 'facts', facts: { model: files.model, adapter, features, contextLength, poolTokens } });
+    return { loaded, digest: files.digest };
+  }
+
+  /** Tries until the relay answers: a page that waits for its relay needs nobody to press a button. */
+  async #fetchFiles(relayUrl: string): Promise<ModelFiles> {
+    const { signal } = this.#left;
+    for (let failures = 0; ; failures++) {
+      try {
+        return await fetchModelFiles(relayUrl, signal, (loadedBytes, totalBytes) =>
+          this.#post({ type: 'progress', loadedBytes, totalBytes }),
+        );
+      } catch (error) {
+        if (!(error instanceof RelayUnreachableError)) throw error;
+        this.#state('loading', `${error.message}; trying again`);
+        await pause(backoffMs(failures, Math.random), signal);
+        this.#state('loading', '');
+      }
+    }
+  }
+
+  #openSession(join: JoinRequest, modelDigest: string, loaded: LoadedEngine): Session {
+    const { engine, adapter, features, contextLength, poolTokens } = loaded;
     const identity = create(AttachRequestSchema, {
       protocolVersion: PROTOCOL_VERSION,
       build: join.build,
       nodeId: join.nodeId,
-      modelDigest: files.digest,
+      modelDigest,
       precision: Precision.EXACT,
       kvType: KvType.F32,
-      contextLength: facts.contextLength,
-      poolTokens: facts.poolTokens,
+      contextLength,
+      poolTokens,
       maxRunning: engine.load().maxRunning,
-      features: [...facts.features],
+      features: [...features],
       layers: { from: 0, to: loaded.layers },
-      adapter: facts.adapter,
+      adapter,
     });
     return new Session({
       client: createClient(NodeRelay, createConnectTransport({ baseUrl: join.relayUrl, useBinaryFormat: true })),
@@ -114,15 +145,22 @@ export class Node {
     });
   }
 
-  async #ended(end: SessionEnd, join: JoinRequest, files: ModelFiles): Promise<void> {
-    if (end.why === 'left') {
-      this.#state('left', '');
-    } else if (end.why === 'other-build') {
-      this.#post({ type: 'reload', reason: 'the relay serves another build of this page' });
-    } else if ((await fetchManifest(join.relayUrl)).digest !== files.digest) {
-      this.#post({ type: 'reload', reason: 'the relay serves another model' });
-    } else {
-      this.#state('error', end.message);
+  async #ended(end: SessionEnd, join: JoinRequest, digest: string): Promise<void> {
+    if (end.why === 'left') this.#state('left', '');
+    else if (end.why === 'other-build') this.#reload('the relay serves another build of this page');
+    else if (await this.#isOutdated(join, digest)) this.#reload(end.message);
+    else this.#state('error', end.message);
+  }
+
+  /** Whether the relay serves another model or another page by now: a reload brings what it asks for. */
+  async #isOutdated({ relayUrl, build }: JoinRequest, digest: string): Promise<boolean> {
+    try {
+      const { signal } = this.#left;
+      if ((await fetchManifest(relayUrl, signal)).digest !== digest) return true;
+      const served = await readPageBuild(relayUrl, signal);
+      return served.pageHash !== build.pageHash;
+    } catch {
+      return false;
     }
   }
 
@@ -130,7 +168,34 @@ export class Node {
     this.#post({ type: 'counters', counters: { ...loaded.engine.load(), gpuBuffers: loaded.gpuBuffers() } });
   }
 
-  #state(state: NodeState, detail: string): void {
-    this.#post({ type: 'state', state, detail });
+  #failed(error: unknown): void {
+    const { name, message } = error instanceof Error ? error : new Error(String(error));
+    // Named, not imported: only the engine knows the GPU.
+    const problem = name === 'DeviceUnavailableError' ? 'no-adapter' : undefined;
+    this.#post({ type: 'state', state: 'error', detail: message, problem });
   }
+
+  #reload(reason: string): void {
+    this.#post({ type: 'reload', reason });
+  }
+
+  #state(state: NodeState, detail: string): void {
+    this.#post({ type: 'state', state, detail, problem: undefined });
+  }
+}
+
+/** Rejects when `signal` aborts. */
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', abort);
+      resolve();
+    }, ms);
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
+  });
 }

@@ -5,7 +5,7 @@ import {
   type NodeEventSchema,
   type NodeLoadSchema,
 } from '../contract/gen/node_relay_pb.ts';
-import type { EngineLoad } from '../engine/engine.ts';
+import type { EngineLoad } from '../engine/engine-load.ts';
 import type { EngineEvent, FailureCode, FinishReason } from '../engine/event.ts';
 import type { EngineRequest } from '../engine/request.ts';
 
@@ -27,6 +27,7 @@ export function engineRequest(generate: Generate): EngineRequest {
     stopTokenIds: sampling?.stopTokenIds ?? [],
     stopStrings: sampling?.stopStrings ?? [],
     skipSpecialTokens: sampling?.skipSpecialTokens ?? false,
+    priority: 0,
     outputLogprobs: generate.outputLogprobs,
     topLogprobs: generate.topLogprobs,
   };

@@ -1,6 +1,6 @@
-/** Which build this page is: what the build wrote into index.html; empty when served by a development server. */
-export function readBuild(): { readonly packageVersion: string; readonly pageHash: string } {
-  const content = document.querySelector('meta[name="shoal-build"]')?.getAttribute('content') ?? '';
-  const [packageVersion = '', pageHash = ''] = content.split(' ');
-  return { packageVersion, pageHash };
+import { parsePageBuild } from '../node/page-build.ts';
+
+/** Which build this page is; empty texts where a development server serves it. */
+export function ownBuild() {
+  return parsePageBuild(document.head.innerHTML);
 }

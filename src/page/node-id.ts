@@ -1,10 +1,18 @@
 const KEY = 'shoal.node-id';
 
+let own: Promise<string> | undefined;
+
 /**
  * This tab's node id: stable over its reloads, and its own. A duplicated tab copies the session storage, so a Web
  * Lock, held as long as the page lives, tells which of them keeps the id.
  */
-export async function claimNodeId(): Promise<string> {
+export function claimNodeId(): Promise<string> {
+  // Once a page: its own lock would tell a second call that the id is taken.
+  own ??= claimStored();
+  return own;
+}
+
+async function claimStored(): Promise<string> {
   const stored = sessionStorage.getItem(KEY);
   const id = stored !== null && (await claim(stored)) ? stored : await fresh();
   sessionStorage.setItem(KEY, id);

@@ -1,3 +1,4 @@
+import { BUDGET_RANGE, budget, setBudget } from './budget.ts';
 import { counters, detail, facts, join, joined, leave, progress, rank, state } from './node.ts';
 import { webgpuHelp } from './webgpu-help.ts';
 
@@ -35,6 +36,7 @@ export function NodeView() {
         </p>
       )}
       {state.value === 'loading' && <Progress />}
+      {!joined.value && !help && <Budget />}
       <Facts />
       <Counters />
     </section>
@@ -50,6 +52,58 @@ function JoinButton() {
     <button type="button" class="primary" onClick={() => void join()}>
       Join
     </button>
+  );
+}
+
+/** How much to lend; counts from the next join on. */
+function Budget() {
+  const { kvBytes, maxRunning } = budget.value;
+  const { kvMebibytes: mebibytes, maxRunning: running } = BUDGET_RANGE;
+  const change = (next: Partial<typeof budget.value>) => setBudget({ ...budget.value, ...next });
+  return (
+    <fieldset>
+      <legend>What this page may take</legend>
+      <NumberField
+        label="Memory for conversations (MiB)"
+        value={Math.round(kvBytes / 2 ** 20)}
+        {...mebibytes}
+        onChange={(value) => change({ kvBytes: value * 2 ** 20 })}
+      />
+      <NumberField
+        label="Sequences at once"
+        value={maxRunning}
+        {...running}
+        onChange={(value) => change({ maxRunning: value })}
+      />
+    </fieldset>
+  );
+}
+
+function NumberField(props: {
+  readonly label: string;
+  readonly value: number;
+  readonly min: number;
+  readonly max: number;
+  readonly onChange: (value: number) => void;
+}) {
+  const { label, value, min, max, onChange } = props;
+  return (
+    <label>
+      {label}{' '}
+      <input
+        type="number"
+        min={min}
+        max={max}
+        step={1}
+        required
+        value={value}
+        onChange={(event) => {
+          const { valueAsNumber, validity } = event.currentTarget;
+          if (validity.valid) onChange(valueAsNumber);
+          else event.currentTarget.reportValidity();
+        }}
+      />
+    </label>
   );
 }
 
@@ -93,7 +147,9 @@ function Facts() {
 
 function Counters() {
   if (!counters.value) return null;
-  const { genThroughput, tokensMade, running, waiting, usedTokens, maxTokens, gpuBytes } = counters.value;
+  const { genThroughput, tokensMade, running, waiting, usedTokens, maxTokens, cachedTokens, gpuBytes, kvBytes } =
+    counters.value;
+  const { cacheHitRate } = counters.value;
   return (
     <dl>
       {rank.value !== undefined && (
@@ -112,8 +168,14 @@ function Counters() {
       </dd>
       <dt>KV cache</dt>
       <dd>
-        {usedTokens} of {maxTokens} tokens
+        {usedTokens} of {maxTokens} tokens in use, {cachedTokens} hold prefixes ({megabytes(kvBytes)})
       </dd>
+      {cacheHitRate !== undefined && (
+        <>
+          <dt>Prefix cache</dt>
+          <dd>{(100 * cacheHitRate).toFixed(0)} % of the last prompts' tokens found</dd>
+        </>
+      )}
       <dt>GPU memory</dt>
       <dd>{megabytes(gpuBytes)}</dd>
     </dl>

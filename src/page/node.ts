@@ -1,10 +1,12 @@
 import { computed, signal } from '@preact/signals';
 import type { DetachKey, NodeCounters, NodeFacts, NodeMessage, NodeState, PageMessage } from '../node/messages.ts';
 import NodeWorker from '../node/worker.ts?worker';
-import { readBuild } from './build.ts';
+import { budget } from './budget.ts';
+import { ownBuild } from './build.ts';
 import { detachOnClose } from './closing.ts';
 import { claimNodeId } from './node-id.ts';
 import { reloadPage } from './reload.ts';
+import { adapterHelp } from './webgpu-help.ts';
 
 /** This page's node, as its Web Worker tells of it. */
 export const state = signal<NodeState>('idle');
@@ -27,7 +29,10 @@ export async function join(): Promise<void> {
   worker.onmessage = (event: MessageEvent<NodeMessage>) => take(event.data);
   worker.onerror = (event) => setState('error', event.message || 'the Web Worker could not start');
   tell({ type: 'hidden', hidden: document.hidden });
-  tell({ type: 'join', join: { relayUrl: location.origin, nodeId: await claimNodeId(), build: readBuild() } });
+  tell({
+    type: 'join',
+    join: { relayUrl: location.origin, nodeId: await claimNodeId(), build: ownBuild(), budget: budget.value },
+  });
 }
 
 /** Hands running work back and stops. */
@@ -48,7 +53,7 @@ function tell(message: PageMessage): void {
 function take(message: NodeMessage): void {
   switch (message.type) {
     case 'state':
-      setState(message.state, message.detail);
+      setState(message.state, message.problem ? `${message.detail}. ${adapterHelp()}` : message.detail);
       break;
     case 'progress':
       progress.value = message;

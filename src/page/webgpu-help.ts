@@ -1,3 +1,16 @@
+/** What helps where the browser has WebGPU and offers no adapter. */
+export function adapterHelp(): string {
+  const agent = navigator.userAgent;
+  if (/Firefox\//.test(agent)) {
+    return 'See about:support, "Graphics", for why; a newer graphics driver, or gfx.webgpu.ignore-blocklist in about:config, may help.';
+  }
+  if (/Chrom(e|ium)\//.test(agent)) {
+    const linux = /Linux/.test(agent) ? ' On Linux, also switch on chrome://flags/#enable-vulkan.' : '';
+    return `See chrome://gpu for why: switch on graphics acceleration in the settings, or chrome://flags/#enable-unsafe-webgpu where the driver is on the blocklist.${linux}`;
+  }
+  return 'Graphics acceleration may be switched off, or the graphics driver too old.';
+}
+
 /** Why this browser can't compute, and what helps; undefined where it can try. */
 export function webgpuHelp(): string | undefined {
   if (!isSecureContext) {
