@@ -22,9 +22,8 @@ const WINDOWS_APPS = [
   'Chromium\\Application\\chrome.exe',
   'Microsoft\\Edge\\Application\\msedge.exe',
 ];
-const PLAYWRIGHT_BOUNDS: InstallBounds = { boundMs: 100_000, silenceMs: 25_000, showProgress: true };
-// Hundreds of lines, a package each.
-const APT_BOUNDS: InstallBounds = { boundMs: 170_000, silenceMs: 170_000, showProgress: false };
+const PLAYWRIGHT_BOUNDS: InstallBounds = { boundMs: 100_000, silenceMs: 25_000 };
+const APT_BOUNDS: InstallBounds = { boundMs: 170_000, silenceMs: 170_000 };
 
 function executable(path: string): boolean {
   try {
@@ -93,10 +92,9 @@ interface InstallBounds {
   readonly boundMs: number;
   /** A download without a network hangs: it is ended when it says nothing for so long. */
   readonly silenceMs: number;
-  readonly showProgress: boolean;
 }
 
-/** Runs an installer, its progress on stderr so that a command's own output stays clean. */
+/** Runs an installer quietly: what goes wrong ends in one sentence of ours, not in its stack traces. */
 function install(command: string, args: string[], bounds: InstallBounds): Promise<void> {
   return new Promise((resolve) => {
     const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -104,9 +102,7 @@ function install(command: string, args: string[], bounds: InstallBounds): Promis
     const bound = setTimeout(end, bounds.boundMs);
     let silence = setTimeout(end, bounds.silenceMs);
     for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', (data: Buffer) => {
-        // What goes wrong ends in one sentence of ours, not in an installer's stack traces.
-        if (bounds.showProgress && stream === child.stdout) process.stderr.write(data);
+      stream.on('data', () => {
         clearTimeout(silence);
         silence = setTimeout(end, bounds.silenceMs);
       });
@@ -142,7 +138,7 @@ async function installWithApt(): Promise<void> {
 export async function findOrInstallBrowser(log: (line: string) => void): Promise<string> {
   const found = await findBrowser();
   if (found !== undefined) return found;
-  log('No Chrome, Chromium or Edge is installed here: installing Chromium …');
+  log('No Chrome, Chromium or Edge is installed here: installing Chromium, a minute or two …');
   for (const attempt of [installWithPlaywright, installWithApt]) {
     await attempt();
     const installed = await findBrowser();
