@@ -1,0 +1,44 @@
+import { describe, expect, it } from 'vitest';
+import { Pace } from './pace.ts';
+
+const decode = (decodeRows: number, ms: number, steps = 1) => ({ decodeRows, prefillRows: 0, steps, ms });
+
+describe('the pace', () => {
+  it('gives prefill all its rows while nobody decodes', () => {
+    expect(new Pace(192).prefillRows(0)).toBe(192);
+  });
+
+  it('begins with few rows beside running ones, then takes as many as half a step is worth', () => {
+    const pace = new Pace(192);
+    expect(pace.prefillRows(4)).toBe(8);
+    pace.measured(decode(4, 10));
+    expect(pace.prefillRows(4)).toBe(8);
+    // Eight rows took 2 ms more: a row takes 0.25 ms, half a step is 5 ms.
+    pace.measured({ decodeRows: 4, prefillRows: 8, steps: 1, ms: 12 });
+    expect(pace.prefillRows(4)).toBe(20);
+    // Rows that cost next to nothing.
+    for (let i = 0; i < 100; i++) pace.measured({ decodeRows: 4, prefillRows: 20, steps: 1, ms: 10.01 });
+    expect(pace.prefillRows(4)).toBe(192);
+  });
+
+  it('measures single steps, tries two, then takes as many as hide the readback', () => {
+    const pace = new Pace(192);
+    expect(pace.decodeSteps()).toBe(1);
+    pace.measured(decode(1, 4));
+    expect(pace.decodeSteps()).toBe(2);
+    // A step is 3 ms, a readback 1 ms: a tenth of the steps' time is 1 ms at four steps.
+    pace.measured(decode(1, 7, 2));
+    expect(pace.decodeSteps()).toBe(4);
+  });
+
+  it('takes single steps where a readback costs nothing, and no burst that people would see', () => {
+    const free = new Pace(192);
+    free.measured(decode(1, 20));
+    free.measured(decode(1, 40, 2));
+    expect(free.decodeSteps()).toBe(1);
+    const slow = new Pace(192);
+    slow.measured(decode(1, 50));
+    slow.measured(decode(1, 80, 2));
+    expect(slow.decodeSteps()).toBe(2);
+  });
+});
