@@ -40,6 +40,23 @@ test('start is ready within 20 s, serves, and Ctrl-C ends it all', async () => {
   await expect(fetch(webUrl!)).rejects.toThrow();
 });
 
+test.skipIf(process.platform === 'win32')('an npm that is ended leaves nothing behind', async () => {
+  const npm = new Command('npm', ['start', '--', '--port', '0', '--web-port', '0', '--headless', '--software-gpu']);
+  onTestFinished(async () => {
+    await npm.stop();
+  });
+  await npm.line(/^ready$/, 40_000);
+  const [, webUrl] = await npm.line(/^page +(http:\/\/\S+?)\/$/, 0);
+  expect((await fetch(`${webUrl}/healthz`)).status).toBe(200);
+  npm.process.kill('SIGTERM');
+  await until('the relay is gone', 12_000, async () =>
+    fetch(`${webUrl}/healthz`).then(
+      () => false,
+      () => true,
+    ),
+  );
+});
+
 test('node serves for a relay elsewhere, and ends when it is told to', async () => {
   const relay = await startRelay();
   onTestFinished(async () => {

@@ -3,6 +3,7 @@ import { messageOf } from './errors.ts';
 const CLOSE_BOUND_MS = 8_000;
 /** One Ctrl-C may arrive twice: from the terminal, and from the process that started this one. */
 const SAME_SIGNAL_MS = 500;
+const PARENT_CHECK_MS = 1_000;
 
 /**
  * Ends what a command has opened, last first, on Ctrl-C, SIGTERM, SIGHUP, or when the starting process dies.
@@ -32,6 +33,13 @@ export class Shutdown {
       process.on('disconnect', () => this.begin(1));
       // The channel alone must not keep the process alive.
       process.channel?.unref();
+    }
+    // An npm that is told to end ends its shell, which tells nobody: without this the ports would stay taken.
+    if (process.env.npm_lifecycle_event !== undefined) {
+      const parent = process.ppid;
+      setInterval(() => {
+        if (process.ppid !== parent) this.begin(1);
+      }, PARENT_CHECK_MS).unref();
     }
   }
 
