@@ -2,148 +2,40 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { CpuRunner } from '../model/cpu-runner.ts';
 import type { SampledRow, StepBatch } from '../model/runner.ts';
-import { tinyModel } from '../model/testing/tiny-model.ts';
 import type { EngineLimits } from './engine.ts';
 import type { EngineRequest } from './request.ts';
-import { checkBlocks } from './testing/check-blocks.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
-import { letterTokens, request, type SampleResult, Served } from './testing/serve.ts';
+import {
+  anySchedule,
+  CONTEXT,
+  LIMITS,
+  outcomesAlone,
+  RUNNER_OPTIONS,
+  runSchedule,
+  TINY,
+  TINY_TOKENS,
+} from './testing/schedules.ts';
+import { request, Served } from './testing/serve.ts';
 
-const VOCAB = 40;
-const CONTEXT = 96;
-const model = tinyModel(7, { vocabSize: VOCAB, contextLength: CONTEXT });
-const tokens = letterTokens(VOCAB);
-const LIMITS: EngineLimits = {
-  maxRunning: 6,
-  maxWaiting: 200,
-  prefillRows: 12,
-  stepsInFlight: 2,
-  policy: 'lpm',
-  prefixCache: true,
-};
+const open = () => CpuRunner.load(TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
+const alone = outcomesAlone(open);
 
-function runner(kvBlocks: number): Promise<CpuRunner> {
-  const options = { kvBlocks, maxRows: 20, maxSequences: 6, maxTopLogprobs: 5 };
-  return CpuRunner.load(model.checkpoint, model.config, options);
+async function served(kvBlocks: number, limits: Partial<EngineLimits> = {}) {
+  const gated = new GatedRunner(await open(), { blocks: kvBlocks });
+  return { gated, served: new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }) };
 }
-
-async function served(kvBlocks: number, limits = LIMITS) {
-  const gated = new GatedRunner(await runner(kvBlocks));
-  return { gated, served: new Served(gated, tokens, limits) };
-}
-
-/** What must not depend on who else runs. */
-function outcome({ ids, end }: SampleResult) {
-  if (end?.type !== 'finished') return { ids, end: end?.message };
-  return { ids, reason: end.reason, matched: end.matched, completionTokens: end.completionTokens };
-}
-
-/** What a sample brings when nothing else runs; the answer of each request is asked for once. */
-const alone = (() => {
-  const known = new Map<string, Promise<ReturnType<typeof outcome>>>();
-  return (asked: EngineRequest, index: number) => {
-    const key = JSON.stringify({ ...asked, jobId: 0, samples: index }, (_, value) =>
-      typeof value === 'bigint' ? String(value) : value,
-    );
-    if (!known.has(key)) known.set(key, compute(asked, index));
-    return known.get(key)!;
-  };
-  async function compute(asked: EngineRequest, index: number) {
-    const { gated, served: quiet } = await served(6);
-    await gated.openForGood();
-    quiet.submit({ ...asked, jobId: 1n, samples: [{ index, credit: 1_000_000, emittedIds: [] }] });
-    await quiet.until(() => quiet.allEnded());
-    return outcome(quiet.result(1n, index));
-  }
-})();
-
-const anyRequest = fc
-  .record({
-    prompt: fc.array(fc.nat(VOCAB - 1), { minLength: 1, maxLength: 50 }),
-    maxNewTokens: fc.nat(24),
-    temperature: fc.constantFrom(0, 0, 0.8, 1.5),
-    seed: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
-    n: fc.integer({ min: 1, max: 3 }),
-    stopTokenIds: fc.array(fc.nat(VOCAB - 1), { maxLength: 2 }),
-    stopStrings: fc.array(fc.stringMatching(/^[a-h]{1,2}$/), { maxLength: 2 }),
-    credit: fc.integer({ min: 1, max: 30 }),
-  })
-  .map(({ prompt, temperature, seed, n, credit, ...rest }) => ({
-    ...rest,
-    inputIds: prompt,
-    sampling: { temperature, seed, topK: 0, topP: 1, minP: 0 },
-    samples: Array.from({ length: n }, (_, index) => ({ index, credit, emittedIds: [] })),
-  }));
-
-const anyAct = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ submit: anyRequest }) },
-  { weight: 5, arbitrary: fc.record({ steps: fc.integer({ min: 1, max: 12 }) }) },
-  { weight: 1, arbitrary: fc.record({ abort: fc.nat(20) }) },
-  { weight: 2, arbitrary: fc.record({ grant: fc.nat(20), credit: fc.integer({ min: 1, max: 40 }) }) },
-);
 
 describe('the engine under random schedules', () => {
   it('gives each sample the ids it has alone, ends every one, and gets every block back', async () => {
-    const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 100;
-    await fc.assert(
-      fc.asyncProperty(fc.integer({ min: 6, max: 24 }), fc.array(anyAct, { maxLength: 24 }), async (blocks, acts) => {
-        const { gated, served: busy } = await served(blocks);
-        const submitted: EngineRequest[] = [];
-        const aborted = new Set<bigint>();
-        for (const act of acts) {
-          const picked = (n: number) => submitted[n % Math.max(1, submitted.length)];
-          if ('submit' in act) {
-            const asked = request(BigInt(submitted.length + 1), act.submit.inputIds, act.submit);
-            submitted.push(asked);
-            busy.submit(asked);
-          } else if ('steps' in act) {
-            await gated.release(act.steps);
-          } else if ('abort' in act) {
-            const job = picked(act.abort);
-            if (!job) continue;
-            const running = job.samples.some(({ index }) => busy.result(job.jobId, index).end === undefined);
-            expect(busy.engine.abort(job.jobId)).toBe(running);
-            if (running) aborted.add(job.jobId);
-          } else {
-            const job = picked(act.grant);
-            for (const { index } of job?.samples ?? []) busy.engine.grant(job!.jobId, index, act.credit);
-          }
-          checkBlocks(busy.engine.scheduler);
-          const load = busy.engine.load();
-          expect(load.running).toBeLessThanOrEqual(LIMITS.maxRunning);
-          expect(load.usedTokens).toBeLessThanOrEqual(load.maxTokens);
-        }
-        for (const { jobId, samples } of submitted) {
-          for (const { index, credit } of samples) {
-            const { ids, end } = busy.result(jobId, index);
-            // Nothing past the credit: only an act of `grant` raises it.
-            if (!acts.some((act) => 'grant' in act)) expect(ids.length).toBeLessThanOrEqual(credit);
-            if (end === undefined) busy.engine.grant(jobId, index, 1_000);
-          }
-        }
-        await gated.openForGood();
-        await busy.until(() => busy.allEnded());
-        for (const asked of submitted) {
-          for (const { index } of asked.samples) {
-            const result = busy.result(asked.jobId, index);
-            const expected = await alone(asked, index);
-            if (result.end?.type === 'finished' && result.end.reason === 'abort') {
-              expect(aborted.has(asked.jobId)).toBe(true);
-              expect(result.ids).toEqual(expected.ids.slice(0, result.ids.length));
-            } else {
-              expect(outcome(result)).toEqual(expected);
-            }
-          }
-        }
-        checkBlocks(busy.engine.scheduler);
-        expect(busy.engine.idle).toBe(true);
-        expect(busy.engine.load()).toMatchObject({ running: 0, waiting: 0, usedTokens: 0 });
-        expect(busy.engine.abort(1n)).toBe(false);
-        gated.destroy();
-      }),
-      { numRuns: runs },
-    );
-  }, 300_000);
+    const reached = { retractions: 0, cachedTokens: 0, repeatedSteps: 0 };
+    const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 150;
+    const property = fc.asyncProperty(anySchedule, (schedule) => runSchedule(schedule, open, alone, reached));
+    await fc.assert(property, { numRuns: runs });
+    // The schedules are hard enough: these happen in nearly each.
+    expect(reached.retractions).toBeGreaterThan(runs / 10);
+    expect(reached.cachedTokens).toBeGreaterThan(runs);
+    expect(reached.repeatedSteps).toBeGreaterThan(runs / 10);
+  }, 600_000);
 });
 
 describe('the engine', () => {
@@ -163,7 +55,7 @@ describe('the engine', () => {
 
   it.each([
     ['an empty prompt', 100n, [], {}, 'invalid_argument', /empty/],
-    ['an id outside the vocabulary', 101n, [VOCAB], {}, 'invalid_argument', /vocabulary of 40/],
+    ['an id outside the vocabulary', 101n, [40], {}, 'invalid_argument', /vocabulary of 40/],
     ['more than the context', 102n, [1, 2], { maxNewTokens: CONTEXT - 1 }, 'invalid_argument', /context of 96/],
     [
       'a sample that has its tokens',
@@ -179,7 +71,7 @@ describe('the engine', () => {
   });
 
   it('refuses what the pool can never hold, and what the queue has no room for', async () => {
-    const small = await served(2, { ...LIMITS, maxWaiting: 2 });
+    const small = await served(2, { maxWaiting: 2 });
     small.served.submit(request(1n, [1, 2, 3], { maxNewTokens: 40 }));
     expect(small.served.result(1n).end).toMatchObject({ code: 'resource_exhausted' });
     const four = Array.from({ length: 4 }, (_, index) => ({ index, credit: 9, emittedIds: [] }));
@@ -243,7 +135,7 @@ describe('the engine', () => {
   });
 
   it('fails everything, then and later, once the runner fails', async () => {
-    const failing = new Served(new FailingRunner(await runner(12)), tokens, LIMITS);
+    const failing = new Served(new FailingRunner(await open()), TINY_TOKENS, LIMITS);
     failing.submit(request(1n, [1], {}));
     failing.submit(request(2n, [1], {}));
     await failing.until(() => failing.allEnded());
@@ -255,7 +147,7 @@ describe('the engine', () => {
   });
 
   it('fails a sample whose logits are no numbers, and only that one', async () => {
-    const bad = new Served(new NonFiniteRunner(await runner(12)), tokens, LIMITS);
+    const bad = new Served(new NonFiniteRunner(await open()), TINY_TOKENS, LIMITS);
     bad.submit(request(1n, [1], { maxNewTokens: 30 }));
     bad.submit(request(2n, [2], { maxNewTokens: 30 }));
     await bad.until(() => bad.allEnded());

@@ -2,17 +2,18 @@ import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/ru
 
 /** A runner whose steps end when the test says so: a device that is slow, or stands still. */
 export class GatedRunner implements Runner {
+  readonly limits: RunnerLimits;
   readonly #inner: Runner;
   readonly #held: (() => void)[] = [];
   #open = false;
   steps = 0;
+  /** Of them: several decode steps for one readback. */
+  repeatedSteps = 0;
 
-  constructor(inner: Runner) {
+  /** `blocks`: use fewer than the runner has. */
+  constructor(inner: Runner, limits: { readonly blocks?: number } = {}) {
     this.#inner = inner;
-  }
-
-  get limits(): RunnerLimits {
-    return this.#inner.limits;
+    this.limits = { ...inner.limits, ...limits };
   }
 
   get weightBytes(): number {
@@ -29,6 +30,7 @@ export class GatedRunner implements Runner {
 
   async step(batch: StepBatch): Promise<SampledRow[]> {
     this.steps++;
+    if ((batch.repeat ?? 1) > 1) this.repeatedSteps++;
     // Computed at once, told later: as on a GPU, steps are done in the order in which they were submitted.
     const rows = this.#inner.step(batch);
     if (!this.#open) await new Promise<void>((resolve) => this.#held.push(resolve));
