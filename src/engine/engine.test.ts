@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { CpuRunner } from '../model/cpu-runner.ts';
 import type { SampledRow, StepBatch } from '../model/runner.ts';
-import type { EngineLimits } from './engine.ts';
+import type { EngineLimits } from './engine-options.ts';
 import type { EngineRequest } from './request.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
 import {

@@ -18,6 +18,20 @@ export interface KvKey {
   readonly private: boolean;
 }
 
+/** A part of a block that a running sequence has computed, to be copied. */
+export interface BorrowedTail {
+  readonly from: SequenceKv;
+  /** Tokens that match in all, its whole blocks included. */
+  readonly tokens: number;
+}
+
+interface PendingCopy extends BlockCopy {
+  /** The running sequence whose block is copied; undefined: a cached one. */
+  readonly source: SequenceKv | undefined;
+  /** The source's block is gone before the copy was made: the target has its whole blocks only. */
+  readonly onCancel: () => void;
+}
+
 /** Blocks for all sequences: free ones, shared ones behind the prefix cache, and each sequence's own. */
 export class KvCache {
   readonly #pool: BlockPool;
@@ -25,7 +39,7 @@ export class KvCache {
   readonly #enabled: boolean;
   /** Sources of copies that the step being planned will make. */
   #copied: CacheNode[] = [];
-  #copies: BlockCopy[] = [];
+  #copies: PendingCopy[] = [];
 
   constructor(blocks: number, options: { readonly prefixCache: boolean }) {
     this.#pool = new BlockPool(blocks);
@@ -62,28 +76,39 @@ export class KvCache {
   }
 
   /**
-   * Starts a sequence's blocks with what was matched. A partly matching block is copied at the step's start
-   * (`takeCopies`). Undefined, and nothing taken, where no block is left for that copy; else the tokens found.
+   * Starts a sequence's blocks with what was matched, and returns the tokens found. A block that matches in part, a
+   * cached one or one that a running sequence fills (`borrowed`, where it has more), is copied at the step's start
+   * (`takeCopies`); `onCancel` is called with the tokens left should that come to nothing.
    */
-  begin(kv: SequenceKv, match: CacheMatch): number {
+  begin(
+    kv: SequenceKv,
+    match: CacheMatch,
+    borrowed?: BorrowedTail,
+    onCancel: (tokens: number) => void = () => {},
+  ): number {
     this.#prefixes.lock(match.path);
     kv.shared.push(...match.path);
     kv.table.push(...match.path.map((node) => node.block));
     const whole = match.path.length * BLOCK_TOKENS;
-    if (!match.tail) return whole;
-    // Locked until the step is planned: its block must not be handed out as another copy's target.
-    this.#prefixes.lock([match.tail.node]);
-    this.#copied.push(match.tail.node);
+    const borrows = borrowed !== undefined && borrowed.tokens > match.tokens;
+    if (!borrows && !match.tail) return whole;
+    if (!borrows) {
+      // Locked until the step is planned: its block must not be handed out as another copy's target.
+      this.#prefixes.lock([match.tail!.node]);
+      this.#copied.push(match.tail!.node);
+    }
     const own = this.#allocate(1);
     if (!own) return whole;
-    this.#copies.push({ from: match.tail.node.block, to: own[0]! });
+    const from = borrows ? borrowed.from.table[match.path.length]! : match.tail!.node.block;
+    const source = borrows ? borrowed.from : undefined;
+    this.#copies.push({ from, to: own[0]!, source, onCancel: () => onCancel(whole) });
     kv.table.push(own[0]!);
-    return match.tokens;
+    return borrows ? borrowed.tokens : match.tokens;
   }
 
   /** The copies of the step that was planned. */
   takeCopies(): readonly BlockCopy[] {
-    const copies = this.#copies;
+    const copies = this.#copies.map(({ from, to }) => ({ from, to }));
     this.#prefixes.unlock(this.#copied);
     this.#copies = [];
     this.#copied = [];
@@ -123,7 +148,7 @@ export class KvCache {
   end(key: KvKey, kv: SequenceKv, ids: readonly number[], valid: number): void {
     this.share(key, kv, ids, valid);
     const own = kv.table.slice(kv.shared.length);
-    this.#copies = this.#copies.filter((copy) => !own.includes(copy.to));
+    this.#forgetCopies(kv, own);
     const partial = valid - kv.shared.length * BLOCK_TOKENS;
     if (this.#enabled && !key.private && partial > 0 && own.length > 0) {
       const from = kv.shared.length * BLOCK_TOKENS;
@@ -138,6 +163,13 @@ export class KvCache {
   /** Forgets every prefix that no sequence runs on. Returns the blocks given back. */
   flush(): number {
     return this.#prefixes.flush();
+  }
+
+  /** Copies to a sequence that ends are of no use, copies from it can't be made any more. */
+  #forgetCopies(kv: SequenceKv, own: readonly number[]): void {
+    const gone = (copy: PendingCopy) => copy.source === kv;
+    for (const copy of this.#copies) if (gone(copy)) copy.onCancel();
+    this.#copies = this.#copies.filter((copy) => !gone(copy) && !own.includes(copy.to));
   }
 
   #allocate(count: number): number[] | undefined {

@@ -1,27 +1,10 @@
-import {
-  BLOCK_TOKENS,
-  type BlockCopy,
-  type LogitsRow,
-  type RunnerLimits,
-  type StepBatch,
-  type StepSequence,
-} from '../model/runner.ts';
+import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
 import { type AdmissionPolicy, admissionOrder } from './admission-order.ts';
 import { HitRate } from './hit-rate.ts';
-import { KvCache } from './kv-cache.ts';
+import { type BorrowedTail, KvCache } from './kv-cache.ts';
 import { retractionVictim } from './retraction-victim.ts';
 import type { Sequence } from './sequence.ts';
-
-/** A step, and what it does for each sequence. */
-export interface Plan {
-  readonly batch: StepBatch;
-  /** The sequence behind each logits row. */
-  readonly sampled: readonly Sequence[];
-  /** How far each sequence of the step will be computed, in which residency. */
-  readonly reached: readonly { readonly sequence: Sequence; readonly computed: number; readonly residency: number }[];
-  readonly prefillRows: number;
-  readonly decodeRows: number;
-}
+import { type Plan, StepBuilder } from './step-builder.ts';
 
 export interface SchedulerLimits {
   /** Sequences running at once. */
@@ -96,8 +79,8 @@ export class Scheduler {
     for (const sequence of [...this.#running]) {
       if (sequence.slot >= 0 && sequence.decodes && this.#extend(sequence, 1)) decoding.push(sequence);
     }
-    // A later sequence may have taken an earlier one's place.
-    const decodes = decoding.filter((sequence) => sequence.slot >= 0);
+    // A later sequence may have taken an earlier one's place, or the block that another was to copy.
+    const decodes = decoding.filter((sequence) => sequence.slot >= 0 && sequence.decodes);
     const repeat = this.#repeats(decodes);
     const step = new StepBuilder();
     for (const sequence of decodes) step.decode(sequence, repeat);
@@ -187,15 +170,12 @@ export class Scheduler {
     const match = this.kv.match(sequence.kvKey, sequence.ids);
     this.#waiting.delete(sequence);
     for (const other of this.#waiting) if (other.arrival < sequence.arrival) other.overtaken++;
-    const found = this.kv.begin(sequence.kv, match);
-    sequence.computed = found;
-    sequence.confirmed = found;
+    const borrowed = this.#borrowedTail(sequence, match.path.length * BLOCK_TOKENS);
+    const found = this.kv.begin(sequence.kv, match, borrowed, (tokens) => sequence.begunAt(tokens));
     sequence.residency++;
+    sequence.begunAt(found);
     sequence.slot = this.#freeSlots.pop()!;
-    if (sequence.cachedTokens === undefined) {
-      sequence.cachedTokens = Math.min(found, sequence.request.inputIds.length - 1);
-      this.hits.add(sequence.request.inputIds.length, sequence.cachedTokens);
-    }
+    if (sequence.residency === 1) this.hits.add(sequence.request.inputIds.length, sequence.cachedTokens ?? 0);
     const after = this.#running.findIndex((other) => other.arrival > sequence.arrival);
     this.#running.splice(after < 0 ? this.#running.length : after, 0, sequence);
     return true;
@@ -211,80 +191,39 @@ export class Scheduler {
     return missing + unlocked + this.#running.length <= this.kv.available;
   }
 
-  /** Whether a running sequence is computing a prefix of this one that the cache does not have yet. */
+  /** Whether a running sequence is about to compute a good part of what this one begins with. */
   #sharedSoon(sequence: Sequence): boolean {
-    if (!this.limits.prefixCache || sequence.kvKey.private) return false;
+    if (!this.#mayShare(sequence)) return false;
     const cached = this.kv.match(sequence.kvKey, sequence.ids).tokens;
     return this.#running.some((other) => {
-      if (other.kvKey.root !== sequence.kvKey.root || other.prefillRows <= 0) return false;
-      const most = Math.min(sequence.ids.length, other.ids.length) - 1;
-      let common = cached;
-      while (common < most && sequence.ids[common] === other.ids[common]) common++;
-      const whole = common - (common % BLOCK_TOKENS);
-      return whole > cached && other.confirmed < whole && startsAlike(sequence, other, cached);
+      const common = this.#common(sequence, other);
+      const soon = common - Math.max(cached, Math.min(common, other.confirmed));
+      // For a few tokens it isn't worth waiting, unless they are all there is.
+      return soon >= BLOCK_TOKENS || (soon > 0 && common === sequence.ids.length - 1);
     });
   }
-}
 
-function startsAlike(a: Sequence, b: Sequence, length: number): boolean {
-  for (let i = 0; i < length; i++) if (a.ids[i] !== b.ids[i]) return false;
-  return true;
-}
-
-/** Gathers one step's rows. */
-class StepBuilder {
-  readonly #sequences: StepSequence[] = [];
-  readonly #logits: LogitsRow[] = [];
-  readonly #sampled: Sequence[] = [];
-  readonly #reached: Plan['reached'][number][] = [];
-  #prefillRows = 0;
-  #decodeRows = 0;
-
-  get rows(): number {
-    return this.#prefillRows + this.#decodeRows;
-  }
-
-  decode(sequence: Sequence, steps: number): void {
-    this.#logits.push(sequence.logitsRow(this.rows));
-    this.#sampled.push(sequence);
-    // A token still being drawn is known on the GPU only.
-    this.#add(sequence, sequence.drawing > 0 ? 'slot' : sequence.ids.slice(sequence.computed), steps);
-    this.#decodeRows++;
-    sequence.drawing += steps;
-  }
-
-  prefill(sequence: Sequence, rows: number): void {
-    const end = sequence.computed + rows;
-    const last = end === sequence.ids.length;
-    if (last && !sequence.prefillOnly) {
-      this.#logits.push(sequence.logitsRow(this.rows + rows - 1));
-      this.#sampled.push(sequence);
+  /** The running sequence that has most of the block after this one's first `whole` cached tokens. */
+  #borrowedTail(sequence: Sequence, whole: number): BorrowedTail | undefined {
+    if (!this.#mayShare(sequence)) return undefined;
+    let best: BorrowedTail | undefined;
+    for (const other of this.#running) {
+      const tokens = Math.min(this.#common(sequence, other), other.confirmed, whole + BLOCK_TOKENS - 1);
+      if (tokens > (best?.tokens ?? whole)) best = { from: other.kv, tokens };
     }
-    this.#add(sequence, sequence.ids.slice(sequence.computed, end), rows);
-    this.#prefillRows += rows;
-    if (last && !sequence.prefillOnly) sequence.drawing++;
+    return best;
   }
 
-  plan(copies: readonly BlockCopy[], repeat: number): Plan {
-    return {
-      batch: { sequences: this.#sequences, logits: this.#logits, copies, repeat },
-      sampled: this.#sampled,
-      reached: this.#reached,
-      prefillRows: this.#prefillRows,
-      decodeRows: this.#decodeRows,
-    };
+  #mayShare(sequence: Sequence): boolean {
+    return this.limits.prefixCache && !sequence.kvKey.private;
   }
 
-  #add(sequence: Sequence, tokens: StepSequence['tokens'], advance: number): void {
-    const startPosition = sequence.computed;
-    sequence.computed += advance;
-    const blocks = Math.ceil(sequence.computed / BLOCK_TOKENS);
-    this.#sequences.push({
-      slot: sequence.slot,
-      tokens,
-      startPosition,
-      blockTable: sequence.kv.table.slice(0, blocks),
-    });
-    this.#reached.push({ sequence, computed: sequence.computed, residency: sequence.residency });
+  /** Tokens that both begin with; the last one's logits are each one's own. */
+  #common(a: Sequence, b: Sequence): number {
+    if (a.kvKey.root !== b.kvKey.root || b.kvKey.private) return 0;
+    const most = Math.min(a.ids.length, b.ids.length) - 1;
+    let common = 0;
+    while (common < most && a.ids[common] === b.ids[common]) common++;
+    return common;
   }
 }

@@ -64,6 +64,14 @@ export class Sequence {
     for (const id of sample.emittedIds) this.ending = this.#stop(id);
   }
 
+  /** It starts, or starts over, with its first `tokens` computed. */
+  begunAt(tokens: number): void {
+    this.computed = tokens;
+    this.confirmed = tokens;
+    // What it found when it first started is what is told, also if it starts again later.
+    if (this.residency <= 1) this.cachedTokens = Math.min(tokens, this.request.inputIds.length - 1);
+  }
+
   get outputLength(): number {
     return this.ids.length - this.request.inputIds.length;
   }

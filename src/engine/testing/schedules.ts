@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Runner } from '../../model/runner.ts';
 import { tinyModel } from '../../model/testing/tiny-model.ts';
-import type { EngineLimits } from '../engine.ts';
+import type { EngineLimits } from '../engine-options.ts';
 import type { EngineRequest } from '../request.ts';
 import { checkBlocks } from './check-blocks.ts';
 import { GatedRunner } from './gated-runner.ts';

@@ -1,6 +1,7 @@
 import { readTokenBytes, type TokenBytes } from '../../checkpoint/token-bytes.ts';
 import type { Runner } from '../../model/runner.ts';
-import { Engine, type EngineLimits } from '../engine.ts';
+import { Engine } from '../engine.ts';
+import type { EngineLimits, StepTimes } from '../engine-options.ts';
 import type { EngineEvent, FailedEvent, FinishedEvent, TokensEvent } from '../event.ts';
 import type { EngineRequest } from '../request.ts';
 
@@ -23,9 +24,16 @@ export class Served {
   readonly #tokens: TokensEvent[] = [];
   #wake: () => void = () => {};
 
-  constructor(runner: Runner, tokens: TokenBytes, limits: EngineLimits) {
+  constructor(runner: Runner, tokens: TokenBytes, limits: EngineLimits, onStep?: (step: StepTimes) => void) {
     let time = 0;
-    this.engine = new Engine({ runner, tokens, limits, now: () => time++, onEvents: (events) => this.#take(events) });
+    this.engine = new Engine({
+      runner,
+      tokens,
+      limits,
+      now: () => time++,
+      onEvents: (events) => this.#take(events),
+      ...(onStep ? { onStep } : {}),
+    });
   }
 
   submit(request: EngineRequest): void {
