@@ -1,0 +1,30 @@
+import type { BenchReport } from '../core/report.ts';
+import { type BenchRequest, runBench } from '../core/run-bench.ts';
+
+type Message =
+  | { readonly type: 'log'; readonly text: string }
+  | { readonly type: 'done'; readonly report: BenchReport }
+  | { readonly type: 'failed'; readonly message: string };
+
+/** The Web Worker's global scope, as far as it is used: these files are checked as Node's. */
+const scope = globalThis as unknown as {
+  readonly navigator: { readonly gpu?: GPU };
+  onmessage: (event: { readonly data: BenchRequest }) => void;
+  postMessage(message: Message): void;
+};
+
+scope.onmessage = async ({ data }) => {
+  try {
+    const report = await runBench(data, {
+      openGpu: async () => scope.navigator.gpu ?? Promise.reject(new Error('this browser has no WebGPU')),
+      readFile: async (path) => new Uint8Array(await (await fetch(`/${path}`)).arrayBuffer()),
+      log: (text) => scope.postMessage({ type: 'log', text }),
+    });
+    scope.postMessage({ type: 'done', report });
+  } catch (error) {
+    scope.postMessage({
+      type: 'failed',
+      message: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+  }
+};

@@ -1,0 +1,99 @@
+// The benches' command line, on Node 22; bench.js builds it and starts it.
+import { spawn } from 'node:child_process';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { cpus } from 'node:os';
+import { join } from 'node:path';
+import { findBrowser } from '../../src/cli/find-browser.ts';
+import { type BenchReport, verdict } from '../core/report.ts';
+import { type BenchRequest, runBench } from '../core/run-bench.ts';
+import { dawnEnvironment, openDawn } from './dawn.ts';
+import { BrowserRuntime } from './in-browser.ts';
+import { type BenchOptions, readOptions, USAGE } from './options.ts';
+
+/** The build that this file is part of: node/ beside page/. */
+const built = join(import.meta.dirname, '..');
+const root = join(built, '..', '..');
+const log = (text: string) => console.log(text);
+
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  const args = process.argv.slice(2);
+  if (args.includes('--help')) {
+    log(USAGE);
+    return 0;
+  }
+  let options: BenchOptions;
+  try {
+    options = readOptions(args, root);
+  } catch (error) {
+    console.error(`error: ${(error as Error).message}\n${USAGE}`);
+    return 2;
+  }
+  const browser = await findBrowser();
+  if (browser === undefined) throw new Error('no Chrome, Chromium or Edge is installed; `npm test` installs one');
+  if (options.runtime === 'node' && process.env.SHOAL_BENCH_DAWN === undefined) return respawn(browser, args);
+  const reports = options.runtime === 'node' ? await inNode(options) : await inBrowser(options, browser);
+  keep(options, reports, args);
+  summarise(reports);
+  return 0;
+}
+
+/** Dawn's environment has to be there before Node starts. */
+function respawn(browser: string, args: readonly string[]): Promise<number> {
+  const dawn = dawnEnvironment(browser);
+  if (dawn === undefined) throw new Error('no Vulkan for Dawn beside the installed browser: use --runtime browser');
+  const env = { ...process.env, ...dawn, SHOAL_BENCH_DAWN: '1' };
+  const child = spawn(process.execPath, [process.argv[1]!, ...args], { stdio: 'inherit', env });
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));
+  return new Promise((resolve, reject) => {
+    child.on('error', reject);
+    child.on('exit', (status) => resolve(status ?? 1));
+  });
+}
+
+async function inNode({ requests }: BenchOptions): Promise<BenchReport[]> {
+  // Kept: Dawn's device dies with its GPU object.
+  const gpu = await openDawn();
+  const host = { openGpu: async () => gpu, readFile: (path: string) => readFile(join(root, path)), log };
+  return oneAfterTheOther(requests, (request) => runBench(request, host));
+}
+
+async function inBrowser({ requests }: BenchOptions, executablePath: string): Promise<BenchReport[]> {
+  const runtime = await BrowserRuntime.start(executablePath, join(built, 'page'), root);
+  try {
+    return await oneAfterTheOther(requests, (request) => runtime.run(request, log));
+  } finally {
+    await runtime.close();
+  }
+}
+
+async function oneAfterTheOther(
+  requests: readonly BenchRequest[],
+  run: (request: BenchRequest) => Promise<BenchReport>,
+): Promise<BenchReport[]> {
+  const reports: BenchReport[] = [];
+  for (const request of requests) reports.push(await run(request));
+  return reports;
+}
+
+function keep({ runtime, out }: BenchOptions, reports: readonly BenchReport[], args: readonly string[]): void {
+  const at = new Date().toISOString();
+  const { length: cores, 0: first } = cpus();
+  const machine = { platform: process.platform, cores, processor: first?.model };
+  mkdirSync(out, { recursive: true });
+  const file = join(out, `engine-${runtime}-${at.replaceAll(':', '-').slice(0, 19)}.json`);
+  writeFileSync(file, `${JSON.stringify({ at, runtime, args, machine, reports }, null, 1)}\n`);
+  log(`\nKept in ${file}`);
+}
+
+function summarise(reports: readonly BenchReport[]): void {
+  const lines = reports.flatMap(({ model, tables }) =>
+    tables.flatMap(({ name, rows }) => rows.map((row) => ({ what: `${model} ${name} ${row.cells[0]}`, row }))),
+  );
+  const judged = lines.filter(({ row }) => row.holds !== undefined);
+  const missed = judged.filter(({ row }) => !row.holds);
+  log(`${judged.length - missed.length} bars hold, ${missed.length} missed`);
+  for (const { what, row } of missed) log(`  ${what}: ${row.cells.join('  ')}  ${verdict(row)}`);
+}

@@ -1,0 +1,75 @@
+import { Attention, splitItemBytes } from '../../src/gpu/attention.ts';
+import { Gpu } from '../../src/gpu/gpu.ts';
+import { packStep } from '../../src/gpu/pack-step.ts';
+import { SPLIT_KEYS } from '../../src/gpu/step-layout.ts';
+import { BLOCK_TOKENS } from '../../src/model/runner.ts';
+import { contexts, difference, MOST_DIFFERENCE } from './neighbours.ts';
+import { type BenchTable, fixed, percent } from './report.ts';
+import type { Setting } from './run-bench.ts';
+import { median } from './stats.ts';
+import { kernelMs } from './timing.ts';
+
+const MOST_CONTEXT = 8_192;
+/** Around every power of two, where engines have cliffs. */
+const QUICK = [64, 128, 192, 256, 512, 576, 1_024, 1_088, 2_048, 2_112, 4_096, 4_160, 8_128, 8_192];
+
+/**
+ * The attention kernels alone, one decode row, to a context of 8,192. Their time is proportional to the keys, so that
+ * neighbours differ by 100 % at 64 and 128: what may not differ by over 15 % is the time a key.
+ */
+export async function attentionTable({ device, model, roofline, request }: Setting): Promise<BenchTable> {
+  const { heads, kvHeads, headSize, layers } = model.llama;
+  const gpu = new Gpu(device);
+  try {
+    const blocks = MOST_CONTEXT / BLOCK_TOKENS;
+    const splits = MOST_CONTEXT / SPLIT_KEYS;
+    const words = new Uint32Array(1 << 14);
+    const shape = { heads, kvHeads, headSize, kvFormat: 'f32' } as const;
+    const step = await gpu.storage('bench step', words.byteLength);
+    const attention = await Attention.create(gpu, shape, {
+      step,
+      query: await gpu.storage('bench query', heads * headSize * 4),
+      kv: await gpu.storage('bench kv', blocks * BLOCK_TOKENS * 2 * kvHeads * headSize * 4),
+      parts: await gpu.storage('bench parts', splits * splitItemBytes(shape)),
+      output: await gpu.storage('bench output', heads * headSize * 4),
+    });
+    const blockTable = Array.from({ length: blocks }, (_, i) => i);
+    const lengths = request.quick ? QUICK : contexts(MOST_CONTEXT);
+    const medians: number[] = [];
+    for (const length of lengths) {
+      const packed = packStep(words, [{ slot: 0, tokens: [5], startPosition: length - 1, blockTable }], [], splits);
+      device.queue.writeBuffer(step, 0, packed.words);
+      medians.push(
+        median(await kernelMs(device, (pass) => attention.encode(pass, packed.work), request.quick ? 3 : 5)),
+      );
+    }
+    return {
+      name: 'attention',
+      title: `Attention of one decode row in one layer of ${layers} (kernels alone, median)`,
+      columns: ['context', 'µs', 'µs a key', 'to neighbour', 'a key', 'of roofline'],
+      rows: lengths.map((length, i) => {
+        const ms = medians[i]!;
+        const before = medians[i - 1];
+        const near = before !== undefined && length - lengths[i - 1]! === 64;
+        const apart = near ? difference(before, ms) : undefined;
+        const perKey = near ? difference(before / lengths[i - 1]!, ms / length) : undefined;
+        const bytes = (8 * kvHeads * headSize * length) / roofline.copyGBs;
+        const share = Math.max(bytes, (4 * heads * headSize * length) / roofline.gflops) / 1e6 / ms;
+        const cells = [String(length), fixed(1_000 * ms, 1), fixed((1_000 * ms) / length, 3)];
+        return {
+          cells: [
+            ...cells,
+            apart === undefined ? '–' : percent(apart),
+            perKey === undefined ? '–' : percent(perKey),
+            percent(share),
+          ],
+          holds: apart === undefined || perKey === undefined ? undefined : Math.min(apart, perKey) <= MOST_DIFFERENCE,
+          bar: apart === undefined ? '' : '≤ 15 %, or a key',
+          data: { context: length, ms, apart, perKey, share },
+        };
+      }),
+    };
+  } finally {
+    gpu.destroy();
+  }
+}

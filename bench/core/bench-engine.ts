@@ -1,0 +1,159 @@
+import type { TokenBytes } from '../../src/checkpoint/token-bytes.ts';
+import { Engine } from '../../src/engine/engine.ts';
+import type { EngineLimits, StepTimes } from '../../src/engine/engine-options.ts';
+import type { EngineEvent } from '../../src/engine/event.ts';
+import type { EngineRequest } from '../../src/engine/request.ts';
+import type { Runner } from '../../src/model/runner.ts';
+
+/** As src/engine/load-engine.ts has them. */
+const LIMITS: EngineLimits = {
+  maxRunning: 64,
+  maxWaiting: 4_096,
+  prefillRows: 192,
+  stepsInFlight: 2,
+  policy: 'lpm',
+  prefixCache: true,
+};
+
+export interface Job {
+  readonly submittedAt: number;
+  /** When each token came. */
+  readonly times: number[];
+  cachedTokens: number;
+  /** Resolves at its end; rejects where it failed. */
+  readonly ended: Promise<void>;
+  /** Resolves with its first token. */
+  readonly began: Promise<void>;
+}
+
+interface Watched extends Job {
+  readonly begin: () => void;
+  readonly end: () => void;
+  readonly fail: (error: Error) => void;
+}
+
+/** The engine as a page has it, with every step and every token timed. */
+export class BenchEngine {
+  readonly engine: Engine;
+  readonly steps: StepTimes[] = [];
+  readonly #jobs = new Map<bigint, Watched>();
+  #jobIds = 0n;
+  #inFlight = 0;
+  #wake: () => void = () => {};
+
+  constructor(runner: Runner, tokens: TokenBytes, limits: Partial<EngineLimits> = {}) {
+    this.engine = new Engine({
+      runner: this.#counted(runner),
+      tokens,
+      limits: { ...LIMITS, ...limits },
+      now: () => performance.now(),
+      onEvents: (events) => this.#take(events),
+      onStep: (step) => {
+        this.steps.push(step);
+        this.#wake();
+      },
+    });
+  }
+
+  /** A greedy request that nothing but its length ends. Events come once the caller awaits. */
+  submit(inputIds: readonly number[], maxNewTokens: number): { readonly jobId: bigint; readonly job: Job } {
+    const jobId = this.#jobIds++;
+    const [begun, ended] = [deferred(), deferred()];
+    const job: Watched = {
+      submittedAt: performance.now(),
+      times: [],
+      cachedTokens: 0,
+      began: begun.promise,
+      ended: ended.promise,
+      begin: begun.resolve,
+      end: ended.resolve,
+      fail: (error) => {
+        begun.reject(error);
+        ended.reject(error);
+      },
+    };
+    for (const promise of [job.began, job.ended]) promise.catch(() => {});
+    this.#jobs.set(jobId, job);
+    this.engine.submit(greedy(jobId, inputIds, maxNewTokens));
+    return { jobId, job };
+  }
+
+  /** Resolves once `done` holds; it is asked again after each step. */
+  async until(done: () => boolean): Promise<void> {
+    while (!done()) {
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+  }
+
+  /** Ends what runs, and waits until the GPU is done with it. */
+  async stop(): Promise<void> {
+    for (const jobId of [...this.#jobs.keys()]) this.engine.abort(jobId);
+    await this.until(() => this.#inFlight === 0);
+  }
+
+  /** `runner`, its steps in flight counted. */
+  #counted(runner: Runner): Runner {
+    const { limits, weightBytes, kvBytes, allocatedBytes } = runner;
+    const settled = () => {
+      this.#inFlight--;
+      this.#wake();
+    };
+    return {
+      limits,
+      weightBytes,
+      kvBytes,
+      allocatedBytes,
+      step: (batch) => {
+        const rows = runner.step(batch);
+        this.#inFlight++;
+        rows.then(settled, settled);
+        return rows;
+      },
+      destroy: () => runner.destroy(),
+    };
+  }
+
+  #take(events: readonly EngineEvent[]): void {
+    const now = performance.now();
+    for (const event of events) {
+      const job = this.#jobs.get(event.jobId)!;
+      if (event.type === 'failed') job.fail(new Error(`${event.code}: ${event.message}`));
+      else if (event.type === 'finished') {
+        job.end();
+        this.#jobs.delete(event.jobId);
+      } else {
+        for (const _ of event.ids) job.times.push(now);
+        job.cachedTokens = event.cachedTokens;
+        job.begin();
+      }
+    }
+  }
+}
+
+function deferred() {
+  let resolve: () => void = () => {};
+  let reject: (error: Error) => void = () => {};
+  const promise = new Promise<void>((fulfil, refuse) => {
+    resolve = fulfil;
+    reject = refuse;
+  });
+  return { promise, resolve, reject };
+}
+
+function greedy(jobId: bigint, inputIds: readonly number[], maxNewTokens: number): EngineRequest {
+  return {
+    jobId,
+    inputIds,
+    samples: [{ index: 0, credit: Number.MAX_SAFE_INTEGER, emittedIds: [] }],
+    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n },
+    maxNewTokens,
+    stopTokenIds: [],
+    stopStrings: [],
+    skipSpecialTokens: true,
+    priority: 0,
+    outputLogprobs: false,
+    topLogprobs: 0,
+  };
+}

@@ -1,0 +1,52 @@
+import { BLOCK_TOKENS, type StepBatch } from '../../src/model/runner.ts';
+import { contexts, difference, MOST_DIFFERENCE } from './neighbours.ts';
+import { type BenchTable, fixed, percent } from './report.ts';
+import type { Setting } from './run-bench.ts';
+import { median } from './stats.ts';
+
+/**
+ * Time of one token by context, one decode row through the whole model; no cliff between neighbours. The KV before it
+ * is what the pool happens to hold: its numbers cost the same.
+ */
+export async function contextTable(setting: Setting): Promise<BenchTable> {
+  const { runner, work, request } = setting;
+  const lengths = contexts(runner.limits.contextLength);
+  const times = new Map<number, number[]>(lengths.map((length) => [length, []]));
+  const rounds = request.quick ? 3 : 9;
+  await runner.step(oneRow(lengths[0]!));
+  // Round after round, so that whoever disturbs this machine disturbs all lengths alike.
+  for (let round = 0; round < rounds; round++) {
+    for (const length of lengths) {
+      const startedAt = performance.now();
+      await runner.step(oneRow(length));
+      times.get(length)!.push(performance.now() - startedAt);
+    }
+  }
+  const medians = lengths.map((length) => median(times.get(length)!));
+  return {
+    name: 'context',
+    title: `Time of a token by context, batch 1, whole model (runner, median of ${rounds})`,
+    columns: ['context', 'ms', 'to neighbour', 'of roofline'],
+    rows: lengths.map((length, i) => {
+      const ms = medians[i]!;
+      const apart = i === 0 ? undefined : difference(medians[i - 1]!, ms);
+      const share = work.share({ rows: 1, logitsRows: 1, keys: length, steps: 1 }, ms);
+      return {
+        cells: [String(length), fixed(ms), apart === undefined ? '–' : percent(apart), percent(share)],
+        holds: apart === undefined ? undefined : apart <= MOST_DIFFERENCE,
+        bar: apart === undefined ? '' : '≤ 15 %',
+        data: { context: length, ms, apart, share },
+      };
+    }),
+  };
+}
+
+/** One greedy decode row that sees `length` keys, itself included. */
+function oneRow(length: number): StepBatch {
+  const blockTable = Array.from({ length: Math.ceil(length / BLOCK_TOKENS) }, (_, i) => i);
+  const sampling = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n, sampleIndex: 0 };
+  return {
+    sequences: [{ slot: 0, tokens: [5], startPosition: length - 1, blockTable }],
+    logits: [{ row: 0, slot: 0, sampling, outputPosition: 0, logprob: false, topLogprobs: 0 }],
+  };
+}
