@@ -99,9 +99,10 @@ export function settle(options: RelayOptions): RelaySettings {
   if (ranks !== undefined && (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_NODES)) {
     throw new RangeError(`ranks must be an integer in [1, ${MAX_NODES}], got ${ranks}.`);
   }
-  if (settings.heartbeatMs * 2 > settings.leaseMs) {
+  // A node takes a stream that was silent for half a lease as dead: one late ping must not cut it.
+  if (settings.heartbeatMs * 3 > settings.leaseMs) {
     throw new RangeError(
-      `heartbeatMs must be at most half of leaseMs (${settings.leaseMs}), got ${settings.heartbeatMs}.`,
+      `heartbeatMs must be at most a third of leaseMs (${settings.leaseMs}), got ${settings.heartbeatMs}.`,
     );
   }
   return settings;
