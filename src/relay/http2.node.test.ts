@@ -1,8 +1,13 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, type IncomingHttpHeaders } from 'node:http2';
-import { toBinary } from '@bufbuild/protobuf';
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { status } from '@grpc/grpc-js';
 import { afterEach, expect, test, vi } from 'vitest';
-import { type GenerateRequest, GenerateRequestSchema } from '../contract/gen/sglang_scheduler_pb.ts';
+import {
+  type GenerateRequest,
+  GenerateRequestSchema,
+  type GenerateResponse,
+  GenerateResponseSchema,
+} from '../contract/gen/sglang_scheduler_pb.ts';
 import type { RelayOptions } from './options.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
 
@@ -40,12 +45,44 @@ function enveloped(request: GenerateRequest): Buffer {
   return bytes;
 }
 
+function messagesOf(body: Buffer): GenerateResponse[] {
+  const messages: GenerateResponse[] = [];
+  for (let at = 0; at < body.length; ) {
+    const end = at + 5 + body.readUInt32BE(at + 1);
+    messages.push(fromBinary(GenerateResponseSchema, body.subarray(at + 5, end)));
+    at = end;
+  }
+  return messages;
+}
+
 function headersOf(stream: ClientHttp2Stream): Promise<{ headers: IncomingHttpHeaders; ended: boolean }> {
   return new Promise((resolve, reject) => {
     stream.once('response', (headers, flags) => resolve({ headers, ended: (flags & 1) === 1 }));
     stream.setTimeout(5_000, () => reject(new Error('no headers within 5 s')));
   });
 }
+
+test('a deadline of the client’s own after chunks: `error` first, then the status', async () => {
+  const [relay, on] = await open();
+  await relay.node({ stepMs: 5 });
+  const stream = on.request({
+    ':method': 'POST',
+    ':path': PATH,
+    'content-type': 'application/grpc',
+    te: 'trailers',
+    'grpc-timeout': '400m',
+  });
+  stream.on('error', () => {});
+  const trailers = new Promise<IncomingHttpHeaders>((resolve) => stream.once('trailers', resolve));
+  const body: Buffer[] = [];
+  stream.on('data', (bytes: Buffer) => body.push(bytes));
+  stream.end(enveloped(requestOf([1, 2, 3], { maxNewTokens: 500 })));
+  expect((await trailers)['grpc-status']).toBe(String(status.DEADLINE_EXCEEDED));
+  const messages = messagesOf(Buffer.concat(body)).map(({ response }) => response);
+  expect(messages.length).toBeGreaterThan(1);
+  expect(messages.slice(0, -1).every((one) => one.case === 'chunk')).toBe(true);
+  expect(messages.at(-1)).toMatchObject({ case: 'error', value: { httpStatusCode: '504' } });
+});
 
 test('a refusal is trailers only: one HEADERS frame that ends the stream', async () => {
   const [, on] = await open();

@@ -78,7 +78,11 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     try {
       yield* streamJob(job);
       // A deadline of the client's own, or the relay's end: an OK without a complete would be a silent loss.
-      if (job.outcome === 'left' && context.signal.aborted) throw toConnectError(context.signal.reason);
+      if (job.outcome === 'left' && context.signal.aborted) {
+        const why = toConnectError(context.signal.reason);
+        if (job.messages > 0) yield errorOf(job, new ContractError(why.code, why.rawMessage));
+        throw why;
+      }
     } catch (error) {
       if (error instanceof ConnectError) throw error;
       log.error({ err: error, job: String(job.id) }, 'request failed by a fault of the relay');
