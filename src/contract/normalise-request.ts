@@ -25,6 +25,7 @@ export function normaliseRequest(request: GenerateRequest, model: ModelLimits): 
   if (model.poolTokens !== undefined && inputIds.length > model.poolTokens)
     throw overPool(inputIds.length, model.poolTokens);
   const sampling = normaliseSampling(params, seed, inputIds.length, model);
+  // As SGLang: top_logprobs_num and logprob_start_len say how return_logprob is meant, and nothing without it.
   const topLogprobs = request.returnLogprob ? request.topLogprobsNum : 0;
   const worst = completeBytes(sampling.maxNewTokens, request.returnLogprob, topLogprobs, model.vocabSize);
   const fits = worst <= MAX_RESPONSE_BYTES;
@@ -57,6 +58,15 @@ export function overPool(promptTokens: number, poolTokens: number): ContractErro
   );
 }
 
+/** A prompt that the nodes whose pools could hold it have no context for. */
+export function overContext(promptTokens: number, contextLength: number): ContractError {
+  return new ContractError(
+    Code.ResourceExhausted,
+    `tokenized.input_ids holds ${promptTokens} tokens, and the longest context of the nodes that could hold them is ${contextLength}.`,
+    'tokenized.input_ids',
+  );
+}
+
 function normaliseSampling(
   params: SamplingParams | undefined,
   seed: bigint | undefined,
@@ -79,7 +89,7 @@ function normaliseSampling(
     stopTokenIds: ignoreEos ? [] : [...new Set([...(params?.stopTokenIds ?? []), ...model.eosTokenIds])],
     stopStrings: params?.stop ?? [],
     skipSpecialTokens: params?.skipSpecialTokens ?? true,
-    spacesBetweenSpecialTokens: params?.spacesBetweenSpecialTokens ?? true,
-    noStopTrim: params?.noStopTrim ?? false,
+    // Two fields change nothing here, whatever they say: spaces_between_special_tokens, which fast tokenizers (all that
+    // we read) don't know, and no_stop_trim, since ids are never trimmed.
   };
 }

@@ -29,9 +29,8 @@ export interface NormalisedSampling {
   /** Without repeats, EOS included; empty with ignore_eos. */
   readonly stopTokenIds: readonly number[];
   readonly stopStrings: readonly string[];
+  /** Of the text that stop strings are looked for in. */
   readonly skipSpecialTokens: boolean;
-  readonly spacesBetweenSpecialTokens: boolean;
-  readonly noStopTrim: boolean;
 }
 
 /** A GenerateRequest with defaults filled in and every value in its range. */

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { AbortRequestSchema, GetLoadsRequestSchema, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { collect } from './testing/grpc-client.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
-import { outputOf } from './testing/scripted-node.ts';
+import { outputOf } from './testing/scripted-engine.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });

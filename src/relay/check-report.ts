@@ -79,6 +79,7 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
         return { reason: 'stop', matchedTokenId: matched.value };
       }
       if (matched.case === 'matchedStopString') {
+        if (made === 0) throw new Lie('a stop string in no output');
         if (!stopStrings.includes(matched.value)) throw new Lie('a stop at a text that is no stop string');
         return { reason: 'stop', matchedStopString: matched.value };
       }
@@ -90,8 +91,8 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
 
 /** Throws Lie for values that are no counts. */
 export function checkLoad(load: NodeLoad, facts: NodeFacts): NodeLoad {
-  if (load.usedTokens > facts.poolTokens) throw new Lie('more used tokens than its pool has');
-  for (const value of [load.genThroughput, load.cacheHitRate ?? 0]) {
+  if ((load.usedTokens ?? 0) > facts.poolTokens) throw new Lie('more used tokens than its pool has');
+  for (const value of [load.genThroughput ?? 0, load.cacheHitRate ?? 0]) {
     if (!Number.isFinite(value) || value < 0) throw new Lie('a load that is no number');
   }
   if ((load.cacheHitRate ?? 0) > 1) throw new Lie('a hit rate over 1');

@@ -6,18 +6,26 @@ import { Lie } from './lie.ts';
 export class CommandOutbox {
   private readonly kept: NodeCommand[] = [];
   private last = 0n;
+  private acknowledged = 0n;
 
   /** Of the newest command; 0 before the first. */
   get lastSeq(): bigint {
     return this.last;
   }
 
+  /** The newest that the node said it has. */
+  get acknowledgedSeq(): bigint {
+    return this.acknowledged;
+  }
+
   get unacknowledged(): number {
     return this.kept.length;
   }
 
-  push(command: NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>): void {
+  /** Keeps a command; gives its number. */
+  push(command: NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>): bigint {
     this.kept.push(create(NodeCommandSchema, { seq: ++this.last, required: true, command }));
+    return this.last;
   }
 
   /** The first kept command after `seq`. Seqs have no gaps, so its place follows from its number. */
@@ -29,6 +37,7 @@ export class CommandOutbox {
   /** Drops commands up to `seq`. Throws Lie for a command that was never sent. */
   acknowledge(seq: bigint): void {
     if (seq > this.last) throw new Lie(`an acknowledgement of command ${seq}, where ${this.last} was the last`);
+    if (seq > this.acknowledged) this.acknowledged = seq;
     const first = this.kept[0];
     if (first && seq >= first.seq) this.kept.splice(0, Number(seq - first.seq) + 1);
   }

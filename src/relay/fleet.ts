@@ -8,14 +8,15 @@ import type {
   ReportRequest,
   Resume,
 } from '../contract/gen/node_relay_pb.ts';
+import { isOtherBuild } from '../contract/other-build.ts';
 import type { Job } from './job.ts';
-import { readNodeFacts } from './node-facts.ts';
+import { readNodeFacts, type WantedModel } from './node-facts.ts';
 import { type LinkOwner, type LinkSettings, NodeLink } from './node-link.ts';
 import { MAX_NODES } from './options.ts';
+import { PutOut } from './put-out.ts';
 import { Signal } from './signal.ts';
 
-export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch'> {
-  readonly digest: string;
+export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch'>, WantedModel {
   readonly ranks: number | undefined;
 }
 
@@ -33,6 +34,7 @@ export class Fleet implements LinkOwner {
   /** Nodes came or went, or can be reached again. */
   readonly changed = new Signal();
   private readonly sessions = new Map<string, NodeLink>();
+  private readonly putOut = new PutOut();
   private lastEpoch = 0n;
   private closed = false;
   private readonly settings: FleetSettings;
@@ -63,13 +65,20 @@ export class Fleet implements LinkOwner {
   /** Opens or resumes a session. Throws ConnectError before the first command. */
   attach(request: AttachRequest, signal: AbortSignal): AsyncGenerator<NodeCommand> {
     if (this.closed) throw new ConnectError('The relay is closing.', Code.Unavailable);
-    const facts = readNodeFacts(request, this.settings.digest);
+    const facts = readNodeFacts(request, this.settings);
     if (request.resume) {
       const link = this.resumable(request.resume);
       const seen = request.resume.lastCommandSeq;
-      if (seen > link.lastCommandSeq)
+      if (seen > link.outbox.lastSeq)
         throw new ConnectError('last_command_seq is of a command never sent.', Code.InvalidArgument);
+      this.drainOther(link, request.build);
       return link.attach(++this.lastEpoch, seen, signal);
+    }
+    const banMs = this.putOut.leftMs(facts.nodeId);
+    if (banMs > 0) {
+      // A status after which a page tries again, at its longest pause.
+      const wait = `taken again in ${Math.ceil(banMs / 1000)} s`;
+      throw new ConnectError(`A node of this id told what can't be: it is ${wait}.`, Code.Unavailable);
     }
     for (const link of this.sessions.values()) {
       if (link.facts.nodeId === facts.nodeId)
@@ -79,6 +88,7 @@ export class Fleet implements LinkOwner {
     const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch: this.relayEpoch }, this);
     this.sessions.set(link.token, link);
     this.log.info({ rank, node: facts.nodeId, adapter: facts.adapter }, 'node attached');
+    this.drainOther(link, facts.build);
     return link.attach(++this.lastEpoch, undefined, signal);
   }
 
@@ -103,6 +113,7 @@ export class Fleet implements LinkOwner {
 
   onLinkEnd(link: NodeLink, jobs: readonly Job[]): void {
     this.sessions.delete(link.token);
+    if (link.lied) this.putOut.add(link.facts.nodeId);
     this.log.info({ rank: link.rank, reason: link.ended?.rawMessage, jobs: jobs.length }, 'node session over');
     this.events.onLost(jobs, link);
     this.notify();
@@ -119,6 +130,11 @@ export class Fleet implements LinkOwner {
 
   onTokens(count: number): void {
     this.events.onTokens(count);
+  }
+
+  /** A page of another build finishes what it has and reloads: what is new would be lost with it. */
+  private drainOther(link: NodeLink, build: AttachRequest['build']): void {
+    if (isOtherBuild(build, this.settings.build)) link.drain('The relay serves another build of the page.');
   }
 
   private notify(): void {

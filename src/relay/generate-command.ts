@@ -3,10 +3,21 @@ import { type Generate, GenerateSchema } from '../contract/gen/node_relay_pb.ts'
 import type { Job } from './job.ts';
 import type { NodeFacts } from './node-facts.ts';
 
-/** Output tokens that a job may have at a node, those made elsewhere included: what its context and pool hold. */
+/** Output tokens of a job that a node's context and pool hold beside its prompt; negative where that doesn't fit. */
+export function roomAt(job: Job, facts: NodeFacts): number {
+  return Math.min(facts.contextLength, facts.poolTokens) - job.request.inputIds.length;
+}
+
+/** Output tokens that a job may have at a node, those made elsewhere included. */
 export function newTokensAt(job: Job, facts: NodeFacts): number {
-  const room = Math.min(facts.contextLength, facts.poolTokens) - job.request.inputIds.length;
-  return Math.max(0, Math.min(job.request.sampling.maxNewTokens, room));
+  return Math.max(0, Math.min(job.request.sampling.maxNewTokens, roomAt(job, facts)));
+}
+
+/** Whether every sample that isn't done could go on at a node: one that has output needs room for another token. */
+export function fitsAt(job: Job, facts: NodeFacts): boolean {
+  const room = roomAt(job, facts);
+  const longest = Math.max(0, ...job.unfinished.map((sample) => sample.ids.length));
+  return longest === 0 ? room >= 0 : room > longest;
 }
 
 /** What a node is told of a job: its unfinished samples, going on after what other nodes made of them. */
@@ -26,8 +37,6 @@ export function generateCommand(job: Job, maxNewTokens: number): Generate {
       stopTokenIds: [...sampling.stopTokenIds],
       stopStrings: [...sampling.stopStrings],
       skipSpecialTokens: sampling.skipSpecialTokens,
-      spacesBetweenSpecialTokens: sampling.spacesBetweenSpecialTokens,
-      noStopTrim: sampling.noStopTrim,
     },
     samples: job.unfinished.map(({ index, credit, ids }) => ({ index, credit, emittedIds: [...ids] })),
     outputLogprobs: request.outputLogprobs,

@@ -92,7 +92,7 @@ test('loads are what the nodes told; what is unknown is absent', async () => {
   const node = await bench.node({ poolTokens: 1000, maxRunning: 4 });
   expect((await loads({})).loads[0]).toMatchObject({ dpRank: 0, maxTotalNumTokens: 1000, maxRunningRequests: 4 });
   expect((await loads({})).loads[0]?.memory).toBeUndefined();
-  node.load = { usedTokens: 450, genThroughput: 12.5, weightBytes: 2n ** 30n, cacheHitRate: 0.5 };
+  node.load = { usedTokens: 450, genThroughput: 12.5, weightBytes: 2n ** 30n, kvBytes: 2n ** 29n, cacheHitRate: 0.5 };
   await node.report(true);
   const load = (await loads({})).loads[0];
   expect(load).toMatchObject({
@@ -102,7 +102,11 @@ test('loads are what the nodes told; what is unknown is absent', async () => {
     cacheHitRate: 0.5,
     utilization: 0.5,
   });
-  expect(load).toMatchObject({ memory: { weightGb: 1 }, disaggregation: { mode: 'null' }, queues: { waiting: 0 } });
+  expect(load).toMatchObject({
+    memory: { weightGb: 1, kvCacheGb: 0.5 },
+    disaggregation: { mode: 'null' },
+    queues: { waiting: 0 },
+  });
   expect(load?.speculative).toBeUndefined();
   expect((await loads({ include: ['core'] })).loads[0]?.memory).toBeUndefined();
   expect((await loads({ dpRank: 7 })).loads).toEqual([]);
@@ -110,6 +114,32 @@ test('loads are what the nodes told; what is unknown is absent', async () => {
     code: status.INVALID_ARGUMENT,
     details: expect.stringContaining('core, memory, spec, lora, disagg, queues, all'),
   });
+  await node.detach();
+});
+
+test('/metrics has a sample of what a node told, and none of what it did not', async () => {
+  const node = await bench.node({ poolTokens: 1000 });
+  const told = async () => {
+    const text = await (await fetch(`${bench.webUrl}/metrics`)).text();
+    const samples = text.split('\n').filter((line) => line.includes('{dp_rank="0"}'));
+    return new Map(samples.map((line) => line.split('{dp_rank="0"} ') as [string, string]));
+  };
+  const unknown = ['num_used_tokens', 'token_usage', 'gen_throughput', 'cache_hit_rate'].map(
+    (name) => `sglang:${name}`,
+  );
+  unknown.push('shoal:gpu_bytes', 'shoal:heap_bytes', 'shoal:hidden');
+  const before = await told();
+  for (const name of unknown) expect(before.get(name)).toBeUndefined();
+  expect(before.get('sglang:max_total_num_tokens')).toBe('1000');
+  // A load that says nothing is still nothing.
+  node.load = {};
+  await node.report(true);
+  const silent = await told();
+  for (const name of unknown) expect(silent.get(name)).toBeUndefined();
+  node.load = { usedTokens: 0, genThroughput: 0, gpuBytes: 7n, hidden: true };
+  await node.report(true);
+  const after = await told();
+  expect(unknown.map((name) => after.get(name))).toEqual(['0', '0', '0', undefined, '7', undefined, '1']);
   await node.detach();
 });
 

@@ -66,6 +66,8 @@ export class Job {
   host: JobHost | undefined;
   /** It ran at a node that was lost. */
   interrupted = false;
+  /** How long it has waited with no node to take it, in milliseconds, since it came or was last interrupted. */
+  nodelessMs = 0;
   /** Nodes that failed it: they don't get it again. */
   readonly refusedBy = new Set<string>();
   /** What the last of those said. */
@@ -141,6 +143,21 @@ export class Job {
       if (sample.ids.length >= maxNewTokens) this.finishSample(sample, { reason: 'length' });
       else if (stopTokenIds.includes(last)) this.finishSample(sample, { reason: 'stop', matchedTokenId: last });
     }
+  }
+
+  /** The output so far fills what any node can hold: no other token could be made. */
+  settleAt(room: number): void {
+    for (const sample of this.unfinished) {
+      if (sample.ids.length > 0 && sample.ids.length >= room) this.finishSample(sample, { reason: 'length' });
+    }
+  }
+
+  /** Its node is no longer its host. `begun`: the node had taken it on, so that this interrupts it. */
+  leaveHost(begun: boolean): void {
+    this.host = undefined;
+    if (!begun) return;
+    this.interrupted = true;
+    this.nodelessMs = 0;
   }
 
   /** Ends what still runs with "abort" and the tokens so far. */

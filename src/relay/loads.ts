@@ -74,7 +74,7 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
     maxRunningRequests: facts.maxRunning,
     numWaitingUncachedTokens: waiting.reduce((total, job) => total + job.request.inputIds.length, 0),
   });
-  if (wants('memory') && load) {
+  if (wants('memory') && load?.weightBytes !== undefined && load.kvBytes !== undefined) {
     value.memory = {
       $typeName: 'sglang.grpc.scheduler.MemoryMetrics',
       weightGb: Number(load.weightBytes) / GIB,

@@ -103,16 +103,20 @@ export class Metrics {
     perNode('sglang:num_running_reqs', 'Sequences given to the node.', (link) => link.runningSamples);
     perNode('sglang:num_used_tokens', 'KV slots neither free nor evictable.', ({ load }) => load?.usedTokens);
     perNode('sglang:token_usage', 'Used part of the KV slots.', ({ load, facts }) =>
-      load ? load.usedTokens / facts.poolTokens : undefined,
+      load?.usedTokens === undefined ? undefined : load.usedTokens / facts.poolTokens,
     );
     perNode('sglang:gen_throughput', 'Output tokens per second.', ({ load }) => load?.genThroughput);
     perNode('sglang:cache_hit_rate', 'Part of prompts found in the prefix cache.', ({ load }) => load?.cacheHitRate);
     perNode('sglang:max_total_num_tokens', 'KV slots, in tokens.', ({ facts }) => facts.poolTokens);
-    perNode('shoal:gpu_bytes', 'Bytes of all live GPU buffers.', ({ load }) =>
-      load ? Number(load.gpuBytes) : undefined,
+    perNode('shoal:gpu_bytes', 'Bytes of all live GPU buffers.', ({ load }) => numberOf(load?.gpuBytes));
+    perNode('shoal:heap_bytes', 'Bytes of the heap of the page, where it tells them.', ({ load }) =>
+      numberOf(load?.heapBytes),
     );
-    perNode('shoal:heap_bytes', 'Bytes of the heap of the page.', ({ load }) =>
-      load?.heapBytes === undefined ? undefined : Number(load.heapBytes),
-    );
+    perNode('shoal:hidden', '1 where the page is in a hidden tab.', ({ load }) => numberOf(load?.hidden));
   }
+}
+
+/** Undefined stays so: unknown is no number. */
+function numberOf(value: bigint | boolean | undefined): number | undefined {
+  return value === undefined ? undefined : Number(value);
 }

@@ -1,5 +1,5 @@
 import { Code, ConnectError } from '@connectrpc/connect';
-import { type AttachRequest, type Build, type KvType, Precision } from '../contract/gen/node_relay_pb.ts';
+import { type AttachRequest, type Build, KvType, Precision } from '../contract/gen/node_relay_pb.ts';
 
 /** The version of the page ⇄ relay protocol that this relay speaks. */
 export const PROTOCOL_VERSION = 1;
@@ -9,7 +9,7 @@ export interface NodeFacts {
   readonly nodeId: string;
   readonly build: Build | undefined;
   readonly precision: 'exact' | 'fast';
-  readonly kvType: KvType;
+  readonly kvType: 'f32' | 'f16';
   /** Tokens of one sequence. */
   readonly contextLength: number;
   /** KV slots, in tokens. */
@@ -21,8 +21,18 @@ export interface NodeFacts {
 
 const MAX_TOKENS = 2 ** 31 - 1;
 
+/** What a node must hold. */
+export interface WantedModel {
+  readonly digest: string;
+  /** Undefined where the model's files don't say. */
+  readonly layers: number | undefined;
+}
+
+const PRECISIONS = { [Precision.EXACT]: 'exact', [Precision.FAST]: 'fast' } as const;
+const KV_TYPES = { [KvType.F32]: 'f32', [KvType.F16]: 'f16' } as const;
+
 /** Reads and checks an AttachRequest. Throws ConnectError: FAILED_PRECONDITION where relay and node don't match. */
-export function readNodeFacts(request: AttachRequest, digest: string): NodeFacts {
+export function readNodeFacts(request: AttachRequest, { digest, layers }: WantedModel): NodeFacts {
   if (request.protocolVersion !== PROTOCOL_VERSION) {
     throw new ConnectError(
       `The relay speaks version ${PROTOCOL_VERSION} of the node protocol, the node version ${request.protocolVersion}.`,
@@ -41,23 +51,36 @@ export function readNodeFacts(request: AttachRequest, digest: string): NodeFacts
   ] as const) {
     if (value < 1 || value > MAX_TOKENS) throw bad(`${field} must be in [1, ${MAX_TOKENS}], got ${value}.`);
   }
-  if (request.precision !== Precision.EXACT && request.precision !== Precision.FAST) {
-    throw bad('precision must be PRECISION_EXACT or PRECISION_FAST.');
-  }
-  if (request.layers && request.layers.from !== 0) {
-    throw new ConnectError('A node must hold all layers: layers.from must be 0.', Code.Unimplemented);
-  }
+  const precision = PRECISIONS[request.precision as keyof typeof PRECISIONS];
+  if (!precision) throw bad('precision must be PRECISION_EXACT or PRECISION_FAST.');
+  const kvType = KV_TYPES[request.kvType as keyof typeof KV_TYPES];
+  if (!kvType) throw bad('kv_type must be KV_TYPE_F32 or KV_TYPE_F16.');
+  checkLayers(request, layers);
   const { adapter } = request;
   return {
     nodeId: request.nodeId,
     build: request.build,
-    precision: request.precision === Precision.FAST ? 'fast' : 'exact',
-    kvType: request.kvType,
+    precision,
+    kvType,
     contextLength: request.contextLength,
     poolTokens: request.poolTokens,
     maxRunning: request.maxRunning,
     adapter: adapter ? `${adapter.vendor} ${adapter.architecture}`.trim().slice(0, 80) : '',
   };
+}
+
+/** A part of the model is a node of a later version. */
+function checkLayers({ layers }: AttachRequest, count: number | undefined): void {
+  if (!layers || layers.to <= layers.from) throw bad('layers must be set, and hold a layer.');
+  if (layers.from === 0 && (count === undefined || layers.to === count)) return;
+  if (count !== undefined && layers.to > count) {
+    throw bad(`layers must be those of the model, [0, ${count}), got [${layers.from}, ${layers.to}).`);
+  }
+  const all = count === undefined ? 'from 0 on' : `[0, ${count})`;
+  throw new ConnectError(
+    `A node must hold all layers, ${all}: layers is [${layers.from}, ${layers.to}).`,
+    Code.Unimplemented,
+  );
 }
 
 function bad(message: string): ConnectError {

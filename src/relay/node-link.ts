@@ -13,35 +13,26 @@ import {
 import { isStatusCode } from '../contract/status-table.ts';
 import { checkFinished, checkLoad, checkTokens } from './check-report.ts';
 import { CommandOutbox } from './command-outbox.ts';
+import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost, Sample } from './job.ts';
 import { Lie } from './lie.ts';
+import { LinkClocks } from './link-clocks.ts';
 import type { NodeFacts } from './node-facts.ts';
+import { RunningJob, RunningJobs } from './running-jobs.ts';
 import { Signal } from './signal.ts';
 
 /** Commands that wait for a node's acknowledgement; a node that lets more pile up is put out. */
 const MAX_UNACKNOWLEDGED = 20_000;
 
-/** Jobs that ended at a node, whose late events it may still tell. */
-const REMEMBERED_JOBS = 10_000;
-
 export interface LinkSettings {
   readonly relayEpoch: bigint;
   readonly leaseMs: number;
   readonly heartbeatMs: number;
-  /** How long a job that began may make no token, while it has credit, before it is given to another node. */
+  /** How long a sample that began may make no token, while it has credit, before its job is given to another node. */
   readonly tokenStallMs: number;
   readonly vocabSize: number;
   readonly build: Build;
-}
-
-/** A job at a node. */
-interface Running {
-  readonly job: Job;
-  /** What the node was told. */
-  readonly maxNewTokens: number;
-  /** `performance.now()` of the last token or credit; undefined before the first token here. */
-  progressAt: number | undefined;
 }
 
 /** What a link tells the fleet. */
@@ -60,34 +51,32 @@ export interface LinkOwner {
  * One session with one node. It outlives the connections it runs over: commands are numbered and kept until the node
  * acknowledges them, reports are numbered and taken in once, and only silence longer than the lease ends it.
  */
-export class NodeLink implements JobHost {
+export class NodeLink implements JobHost, StreamSource {
   readonly token = randomBytes(24).toString('base64url');
   readonly facts: NodeFacts;
   readonly rank: number;
+  readonly outbox = new CommandOutbox();
+  readonly woken = new Signal();
   load: NodeLoad | undefined;
-  /** Finishes what it has and takes nothing new. */
-  draining = false;
   /** Why the session is over. */
   ended: ConnectError | undefined;
-  /** In the order they came. */
-  private readonly jobs = new Map<bigint, Running>();
-  private readonly recentJobs = new Set<bigint>();
-  private readonly outbox = new CommandOutbox();
-  private lastReportSeq = 0n;
-  /** Of the newest Attach. */
-  private epoch = 0n;
-  private connected = false;
-  private readonly woken = new Signal();
-  private leaseTimer: NodeJS.Timeout | undefined;
-  private streamTimer: NodeJS.Timeout | undefined;
+  /** It is over since the node told what can't be. */
+  lied = false;
+  private readonly jobs = new RunningJobs();
+  private readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
   private readonly owner: LinkOwner;
+  private lastReportSeq = 0n;
+  private epoch = 0n;
+  private connected = false;
+  private draining = false;
 
   constructor(facts: NodeFacts, rank: number, settings: LinkSettings, owner: LinkOwner) {
     this.facts = facts;
     this.rank = rank;
     this.settings = settings;
     this.owner = owner;
+    this.clocks = new LinkClocks(settings.leaseMs, (why) => this.end(new ConnectError(why, Code.DeadlineExceeded)));
   }
 
   /** Whether new jobs may go there: its stream is open and it isn't leaving. */
@@ -95,12 +84,9 @@ export class NodeLink implements JobHost {
     return this.connected && !this.draining && this.ended === undefined;
   }
 
+  /** Of the newest Attach. */
   get sessionEpoch(): bigint {
     return this.epoch;
-  }
-
-  get lastCommandSeq(): bigint {
-    return this.outbox.lastSeq;
   }
 
   get runningJobs(): number {
@@ -109,9 +95,7 @@ export class NodeLink implements JobHost {
 
   /** Sequences that the node has been given and has not ended. */
   get runningSamples(): number {
-    let samples = 0;
-    for (const { job } of this.jobs.values()) samples += job.unfinished.length;
-    return samples;
+    return this.jobs.all.reduce((total, { job }) => total + job.unfinished.length, 0);
   }
 
   /** Whether the node has room for more sequences; an idle one takes any number and runs them in turn. */
@@ -122,69 +106,50 @@ export class NodeLink implements JobHost {
 
   run(job: Job): void {
     const maxNewTokens = newTokensAt(job, this.facts);
-    this.jobs.set(job.id, { job, maxNewTokens, progressAt: undefined });
     job.host = this;
-    this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
+    const seq = this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
+    this.jobs.add(new RunningJob(job, maxNewTokens, seq));
   }
 
   grant(job: Job, sample: Sample): void {
-    const entry = this.jobs.get(job.id);
-    if (entry?.progressAt !== undefined) entry.progressAt = performance.now();
+    this.jobs.find(job.id)?.gaveCredit(sample);
     this.send({ case: 'grant', value: { jobId: job.id, index: sample.index, credit: sample.credit } });
   }
 
   release(job: Job): void {
-    if (!this.forget(job)) return;
+    if (!this.jobs.remove(job)) return;
     if (job.samples.some(({ finish }) => finish === undefined || finish.reason === 'abort')) {
       this.send({ case: 'abort', value: { jobId: job.id } });
     }
     this.owner.onLinkChange(this);
   }
 
+  /** What runs there goes on, and nothing new comes. Harmless when done twice. */
   drain(reason: string): void {
+    if (this.draining) return;
     this.draining = true;
     this.send({ case: 'drain', value: { reason } });
+    this.owner.onLinkChange(this);
   }
 
-  /**
-   * The stream of one Attach: welcome, then whatever the node has not seen, then commands as they come, and pings.
-   * Ends when a newer Attach fences it; throws ConnectError when the session is over.
-   */
+  /** The stream of one Attach. `lastSeen` is the last command that a resumed session's node has seen. */
   async *attach(epoch: bigint, lastSeen: bigint | undefined, signal: AbortSignal): AsyncGenerator<NodeCommand> {
     this.epoch = epoch;
     this.woken.notify();
     if (lastSeen !== undefined) this.outbox.acknowledge(lastSeen);
-    let cursor = lastSeen ?? 0n;
-    this.renewLease();
+    this.clocks.renewLease();
     this.setConnected(true);
-    const onAbort = () => {
+    const gone = () => {
       if (this.epoch === epoch) this.setConnected(false);
-      this.woken.notify();
     };
-    signal.addEventListener('abort', onAbort, { once: true });
-    let pingDue = false;
-    const ping = setInterval(() => {
-      pingDue = true;
-      this.woken.notify();
-    }, this.settings.heartbeatMs);
+    signal.addEventListener('abort', gone, { once: true });
     try {
-      yield this.welcome(lastSeen !== undefined);
-      while (!signal.aborted) {
-        if (this.ended) throw this.ended;
-        if (this.epoch !== epoch) throw new ConnectError('A newer Attach took this session over.', Code.Aborted);
-        const next = this.outbox.after(cursor);
-        if (next) {
-          cursor = next.seq;
-          yield next;
-        } else if (pingDue) {
-          pingDue = false;
-          yield create(NodeCommandSchema, { command: { case: 'ping', value: {} } });
-        } else await this.woken.wait();
-      }
+      const welcome = this.welcome(lastSeen !== undefined);
+      const { heartbeatMs } = this.settings;
+      yield* streamCommands(this, { epoch, welcome, lastSeen: lastSeen ?? 0n, heartbeatMs }, signal);
     } finally {
-      clearInterval(ping);
-      signal.removeEventListener('abort', onAbort);
-      if (this.epoch === epoch) this.setConnected(false);
+      signal.removeEventListener('abort', gone);
+      gone();
     }
   }
 
@@ -194,7 +159,7 @@ export class NodeLink implements JobHost {
     if (request.sessionEpoch !== this.epoch) {
       throw new ConnectError('The report is of an older session epoch.', Code.Aborted);
     }
-    this.renewLease();
+    this.clocks.renewLease();
     try {
       this.outbox.acknowledge(request.lastCommandSeq);
       if (request.load) this.load = checkLoad(request.load, this.facts);
@@ -209,12 +174,13 @@ export class NodeLink implements JobHost {
         for (const event of request.events) this.take(event);
       }
     } catch (error) {
+      this.lied = error instanceof Lie;
       // A fault of ours half-way through a report would leave its jobs without tokens that count as told.
       const reason =
         error instanceof Lie
           ? new ConnectError(`The node told what can't be: ${error.message}.`, Code.InvalidArgument)
           : new ConnectError('The relay could not take the report in.', Code.Internal, undefined, undefined, error);
-      for (const { job } of this.jobs.values()) job.refusedBy.add(this.facts.nodeId);
+      for (const { job } of this.jobs.all) job.refusedBy.add(this.facts.nodeId);
       this.end(reason);
       throw reason;
     }
@@ -227,26 +193,25 @@ export class NodeLink implements JobHost {
     if (this.ended) return;
     this.ended = reason;
     this.connected = false;
-    clearTimeout(this.leaseTimer);
-    clearTimeout(this.streamTimer);
-    const jobs = [...this.jobs.values()].map(({ job }) => job);
-    this.jobs.clear();
+    this.clocks.stop();
+    const running = this.jobs.clear();
+    // One whose command may never have arrived still waits for its first node.
+    for (const one of running) one.job.leaveHost(one.told || one.commandSeq <= this.outbox.acknowledgedSeq);
     this.outbox.clear();
-    for (const job of jobs) {
-      job.host = undefined;
-      job.interrupted = true;
-    }
     this.woken.notify();
-    this.owner.onLinkEnd(this, jobs);
+    this.owner.onLinkEnd(
+      this,
+      running.map(({ job }) => job),
+    );
   }
 
   private take(event: NodeEvent): void {
-    const entry = this.jobs.get(event.jobId);
-    if (!entry) {
-      if (this.recentJobs.has(event.jobId)) return;
+    const running = this.jobs.find(event.jobId);
+    if (!running) {
+      if (this.jobs.wasHere(event.jobId)) return;
       throw new Lie('an event of a job that it never had');
     }
-    const { job, maxNewTokens } = entry;
+    const { job, maxNewTokens } = running;
     const bounds = { vocabSize: this.settings.vocabSize, maxNewTokens };
     const sample = job.samples[event.index];
     if (!sample) throw new Lie('an event of a sample that nobody asked for');
@@ -254,7 +219,7 @@ export class NodeLink implements JobHost {
       case 'tokens': {
         const { value } = event.event;
         const tokens = checkTokens(job, sample, value, bounds);
-        entry.progressAt = performance.now();
+        running.madeToken(sample);
         sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
         job.append(sample, tokens);
         this.owner.onTokens(tokens.length);
@@ -284,9 +249,8 @@ export class NodeLink implements JobHost {
       // Printable and short: a stranger wrote it.
       message.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300) || 'The node failed.',
     );
-    job.host = undefined;
-    job.interrupted = true;
-    this.forget(job);
+    this.jobs.remove(job);
+    job.leaveHost(true);
     this.send({ case: 'abort', value: { jobId: job.id } });
     this.owner.onJobFailed(this, job);
   }
@@ -294,73 +258,39 @@ export class NodeLink implements JobHost {
   /** A node that reports, but makes no tokens, would keep a job until its last deadline. */
   private giveBackStalled(): void {
     const since = performance.now() - this.settings.tokenStallMs;
-    for (const { job, progressAt } of [...this.jobs.values()]) {
-      if (progressAt === undefined || progressAt > since) continue;
-      if (job.unfinished.every((sample) => sample.ids.length >= sample.credit)) continue;
-      this.giveBack(job, Code.Unavailable, 'The node stopped making tokens.');
+    for (const running of this.jobs.all) {
+      if (running.stalled(since)) this.giveBack(running.job, Code.Unavailable, 'The node stopped making tokens.');
     }
-  }
-
-  private forget(job: Job): boolean {
-    if (!this.jobs.delete(job.id)) return false;
-    this.recentJobs.add(job.id);
-    if (this.recentJobs.size > REMEMBERED_JOBS) {
-      for (const oldest of this.recentJobs) {
-        this.recentJobs.delete(oldest);
-        break;
-      }
-    }
-    return true;
   }
 
   private welcome(resumed: boolean): NodeCommand {
     const { relayEpoch, leaseMs, heartbeatMs, build } = this.settings;
+    const { epoch: sessionEpoch, token: sessionToken, rank, lastReportSeq } = this;
     return create(NodeCommandSchema, {
       required: true,
       command: {
         case: 'welcome',
-        value: {
-          relayEpoch,
-          sessionEpoch: this.epoch,
-          sessionToken: this.token,
-          rank: this.rank,
-          leaseMs,
-          heartbeatMs,
-          resumed,
-          lastReportSeq: this.lastReportSeq,
-          build,
-        },
+        value: { relayEpoch, sessionEpoch, sessionToken, rank, leaseMs, heartbeatMs, resumed, lastReportSeq, build },
       },
     });
   }
 
-  private send(command: NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>): void {
-    if (this.ended) return;
-    this.outbox.push(command);
+  /** Its number. */
+  private send(command: NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>): bigint {
+    if (this.ended) return this.outbox.lastSeq;
+    const seq = this.outbox.push(command);
     if (this.outbox.unacknowledged > MAX_UNACKNOWLEDGED) {
       // Not from inside the caller, who may be in the middle of placing jobs.
       queueMicrotask(() => this.end(new ConnectError('The node acknowledges no commands.', Code.ResourceExhausted)));
     }
     this.woken.notify();
-  }
-
-  private renewLease(): void {
-    clearTimeout(this.leaseTimer);
-    this.leaseTimer = setTimeout(() => {
-      this.end(new ConnectError('The lease ran out: the node fell silent.', Code.DeadlineExceeded));
-    }, this.settings.leaseMs);
+    return seq;
   }
 
   private setConnected(connected: boolean): void {
     if (this.connected === connected || this.ended) return;
     this.connected = connected;
-    clearTimeout(this.streamTimer);
-    if (!connected) {
-      // Reports alone don't keep a session: without the stream the node gets no command.
-      this.streamTimer = setTimeout(() => {
-        this.end(new ConnectError('The lease ran out: the node did not open its stream again.', Code.DeadlineExceeded));
-      }, this.settings.leaseMs);
-    }
+    this.clocks.streamOpen(connected);
     this.owner.onLinkChange(this);
   }
 }

@@ -52,6 +52,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
   const fleet = new Fleet(
     {
       digest: model.digest,
+      layers: model.layers,
       vocabSize: model.vocabSize,
       build: create(BuildSchema, options.build),
       leaseMs: settings.leaseMs,
@@ -61,7 +62,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     },
     {
       onLost(jobs) {
-        metrics.failedOver(jobs.length);
+        metrics.failedOver(jobs.filter((job) => job.interrupted).length);
         router.requeue(jobs);
       },
       onChange: () => router.pump(),

@@ -1,8 +1,10 @@
 import { Code } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
-import { overPool } from '../contract/normalise-request.ts';
+import { overContext, overPool } from '../contract/normalise-request.ts';
+import { fitsAt, roomAt } from './generate-command.ts';
 import type { Job } from './job.ts';
 import type { NodeLink } from './node-link.ts';
+import { QueueClocks } from './queue-clocks.ts';
 
 export interface RouterSettings {
   readonly startWaitMs: number;
@@ -19,8 +21,7 @@ export interface RouterSettings {
  */
 export class Router {
   private readonly queue: Job[] = [];
-  /** Of queued jobs that no node could take. */
-  private readonly noNodeTimers = new Map<Job, NodeJS.Timeout>();
+  private readonly clocks: QueueClocks;
   private pumping = false;
   private again = false;
   private readonly links: () => Iterable<NodeLink>;
@@ -29,6 +30,14 @@ export class Router {
   constructor(links: () => Iterable<NodeLink>, settings: RouterSettings) {
     this.links = links;
     this.settings = settings;
+    this.clocks = new QueueClocks(
+      settings.queueMs,
+      (job) => this.waitedTooLong(job),
+      (job) => {
+        this.dequeue(job);
+        job.fail(noNode(job));
+      },
+    );
   }
 
   get waiting(): readonly Job[] {
@@ -38,6 +47,7 @@ export class Router {
   /** Takes a new job. Throws ContractError (RESOURCE_EXHAUSTED) where the queue is full. */
   submit(job: Job): void {
     this.queue.push(job);
+    this.clocks.enter(job);
     this.pump();
     if (job.outcome !== undefined) return;
     const waits = this.queue.includes(job);
@@ -51,7 +61,9 @@ export class Router {
   /** Takes a job back whose node can't go on with it: before all that wait, since its client has waited longest. */
   requeue(jobs: readonly Job[]): void {
     for (const job of jobs) job.settleWhole();
-    this.queue.unshift(...jobs.filter((job) => job.outcome === undefined));
+    const open = jobs.filter((job) => job.outcome === undefined);
+    this.queue.unshift(...open);
+    for (const job of open) this.clocks.enter(job);
     this.pump();
   }
 
@@ -87,13 +99,9 @@ export class Router {
         this.awaitNode(job, candidates.length > 0);
         continue;
       }
-      this.clearNoNode(job);
-      const able = willing.filter((link) => holds(link, job));
-      if (able.length === 0) {
-        this.dequeue(job);
-        job.fail(overPool(job.request.inputIds.length, Math.max(...willing.map((link) => link.facts.poolTokens))));
-        continue;
-      }
+      this.clocks.hasNode(job);
+      const able = this.ableFor(job, willing);
+      if (able.length === 0) continue;
       if (blocked && rank === undefined) continue;
       const link = leastLoaded(able.filter((one) => one.hasRoom(job.unfinished.length)));
       if (link) {
@@ -103,15 +111,25 @@ export class Router {
     }
   }
 
-  /** Every job ends: each of its waits is bounded here. */
+  /** Nodes whose context and pool hold the job. Where there is none it ends, as far as it has come. */
+  private ableFor(job: Job, willing: readonly NodeLink[]): readonly NodeLink[] {
+    const able = () => willing.filter((link) => fitsAt(job, link.facts));
+    const found = able();
+    if (found.length > 0) return found;
+    // Another node made more than these hold: that is its length here. Samples that came less far may go on.
+    job.settleAt(Math.max(...willing.map((link) => roomAt(job, link.facts))));
+    const rest = job.outcome === undefined ? able() : [];
+    if (rest.length === 0) {
+      this.dequeue(job);
+      job.fail(tooLong(job, willing));
+    }
+    return rest;
+  }
+
+  /** Every job ends: its waits for a place are bounded by the queue's clocks, and all else here. */
   private keepTime(job: Job): void {
-    const { queueMs, firstTokenMs, requestMs } = this.settings;
-    const late = (what: string) => new ContractError(Code.DeadlineExceeded, what);
+    const { firstTokenMs, requestMs } = this.settings;
     const timers = [
-      setTimeout(() => {
-        if (job.host === undefined && job.firstTokenAt === undefined)
-          job.fail(late('The request waited too long for room.'));
-      }, queueMs),
       setTimeout(() => {
         if (job.firstTokenAt === undefined) job.fail(late('The first token took too long.'));
       }, firstTokenMs),
@@ -126,38 +144,42 @@ export class Router {
     };
   }
 
+  /** There are nodes, and none had room. */
+  private waitedTooLong(job: Job): void {
+    this.dequeue(job);
+    if (job.firstTokenAt === undefined) job.fail(late('The request waited too long for room.'));
+    // After a token an error would make the gateway generate it all again.
+    else job.abort();
+  }
+
   private awaitNode(job: Job, refused: boolean): void {
     if (refused && job.lastRefusal) {
       this.dequeue(job);
       job.fail(job.lastRefusal);
       return;
     }
-    if (this.noNodeTimers.has(job)) return;
     const { startWaitMs, rejoinWaitMs } = this.settings;
-    const fail = () => {
-      this.dequeue(job);
-      job.fail(noNode(job));
-    };
-    const waitMs = job.interrupted ? rejoinWaitMs : startWaitMs;
-    if (waitMs === 0) fail();
-    else this.noNodeTimers.set(job, setTimeout(fail, waitMs));
+    this.clocks.hasNoNode(job, job.interrupted ? rejoinWaitMs : startWaitMs);
   }
 
   private dequeue(job: Job): void {
-    this.clearNoNode(job);
+    this.clocks.leave(job);
     const at = this.queue.indexOf(job);
     if (at >= 0) this.queue.splice(at, 1);
   }
-
-  private clearNoNode(job: Job): void {
-    clearTimeout(this.noNodeTimers.get(job));
-    this.noNodeTimers.delete(job);
-  }
 }
 
-function holds(link: NodeLink, job: Job): boolean {
-  const { contextLength, poolTokens } = link.facts;
-  return job.request.inputIds.length <= Math.min(contextLength, poolTokens);
+function late(what: string): ContractError {
+  return new ContractError(Code.DeadlineExceeded, what);
+}
+
+/** A prompt that none of the nodes can hold; names what it doesn't fit. */
+function tooLong(job: Job, links: readonly NodeLink[]): ContractError {
+  const tokens = job.request.inputIds.length;
+  const pool = Math.max(...links.map((link) => link.facts.poolTokens));
+  if (tokens > pool) return overPool(tokens, pool);
+  const roomy = links.filter((link) => link.facts.poolTokens >= tokens);
+  return overContext(tokens, Math.max(...roomy.map((link) => link.facts.contextLength)));
 }
 
 function leastLoaded(links: readonly NodeLink[]): NodeLink | undefined {

@@ -20,6 +20,8 @@ export interface ServedModel {
   readonly modelType: string;
   readonly vocabSize: number;
   readonly hiddenSize: number;
+  /** Undefined where config.json doesn't say. */
+  readonly layers: number | undefined;
   /** Tokens of prompt and output together. */
   readonly contextLength: number;
   readonly eosTokenIds: readonly number[];
@@ -67,6 +69,7 @@ export async function readServedModel(modelDir: string, name = basename(resolve(
     modelType: config.modelType,
     vocabSize: config.vocabSize,
     hiddenSize: config.hiddenSize,
+    layers: Number.isSafeInteger(config.raw.num_hidden_layers) ? (config.raw.num_hidden_layers as number) : undefined,
     contextLength: config.contextLength,
     eosTokenIds: generation?.eosTokenIds ?? config.eosTokenIds,
     bosTokenId: generation?.bosTokenId ?? config.bosTokenId,

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { parseRange } from './parse-range.ts';
 import { MODEL_DIR, RelayBench, requestOf } from './testing/relay-bench.ts';
-import { outputOf } from './testing/scripted-node.ts';
+import { outputOf } from './testing/scripted-engine.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });

@@ -3,8 +3,8 @@ import { type Client, Code, ConnectError, createClient } from '@connectrpc/conne
 import { createConnectTransport } from '@connectrpc/connect-node';
 import {
   type AttachRequest,
-  Finished_Reason,
   type Generate,
+  KvType,
   type NodeCommand,
   type NodeEvent,
   NodeEventSchema,
@@ -13,47 +13,23 @@ import {
   Precision,
   type Welcome,
 } from '../../contract/gen/node_relay_pb.ts';
+import { type EngineScript, ScriptedEngine } from './scripted-engine.ts';
 
-export interface Script {
+export interface Script extends EngineScript {
   readonly webPort: number;
   readonly modelDigest: string;
   readonly nodeId?: string;
   readonly contextLength?: number;
   readonly poolTokens?: number;
   readonly maxRunning?: number;
-  /** The next id, from all ids so far, prompt included: a wrong resume shows in every id after it. */
-  readonly next?: (ids: readonly number[], index: number) => number;
   /** Between two steps; 0 goes as fast as the credits. */
   readonly stepMs?: number;
-  /** Tokens of a sample in one report. */
-  readonly tokensPerStep?: number;
   /** What becomes of a report on its way: each name is a way a network fails. */
   readonly fate?: () => 'arrives' | 'request lost' | 'response lost' | 'comes twice';
   /** Generates nothing by itself. */
   readonly manual?: boolean;
   /** Fields of the AttachRequest that differ. */
   readonly attach?: Partial<Omit<AttachRequest, '$typeName' | '$unknown'>>;
-}
-
-/** A hash of all ids so far, in [5, 505): clear of the stop ids of the small test model. */
-export function nextOf(ids: readonly number[], index: number): number {
-  let hash = 2166136261 ^ index;
-  for (const id of ids) hash = Math.imul(hash ^ id, 16777619) >>> 0;
-  return 5 + (hash % 500);
-}
-
-/** The output that `nextOf` gives for a prompt. */
-export function outputOf(prompt: readonly number[], count: number, index = 0): number[] {
-  const ids = [...prompt];
-  for (let made = 0; made < count; made++) ids.push(nextOf(ids, index));
-  return ids.slice(prompt.length);
-}
-
-interface Sequence {
-  readonly job: Generate;
-  readonly index: number;
-  readonly output: number[];
-  credit: number;
 }
 
 /** A node that speaks the real protocol over real HTTP, and answers by a function instead of a model. */
@@ -67,9 +43,7 @@ export class ScriptedNode {
   load: MessageInitShape<typeof NodeLoadSchema> | undefined;
   private readonly script: Script;
   readonly client: Client<typeof NodeRelay>;
-  private readonly sequences = new Map<string, Sequence>();
-  /** Those that are not done. */
-  private readonly active = new Set<Sequence>();
+  private readonly engine: ScriptedEngine;
   private readonly events: NodeEvent[] = [];
   private stream = new AbortController();
   private lastCommandSeq = 0n;
@@ -82,6 +56,7 @@ export class ScriptedNode {
 
   private constructor(script: Script) {
     this.script = script;
+    this.engine = new ScriptedEngine(script);
     this.client = createClient(
       NodeRelay,
       createConnectTransport({ baseUrl: `http://127.0.0.1:${script.webPort}`, httpVersion: '1.1' }),
@@ -148,7 +123,7 @@ export class ScriptedNode {
   }
 
   outputLength(jobId: bigint, index = 0): number {
-    return this.sequences.get(`${jobId}/${index}`)?.output.length ?? 0;
+    return this.engine.outputLength(jobId, index);
   }
 
   fence() {
@@ -176,6 +151,8 @@ export class ScriptedNode {
         nodeId: script.nodeId ?? `node-${Math.random().toString(36).slice(2, 12).padEnd(10, '0')}`,
         modelDigest: script.modelDigest,
         precision: Precision.EXACT,
+        kvType: KvType.F32,
+        layers: { from: 0, to: 5 },
         contextLength: script.contextLength ?? 512,
         poolTokens: script.poolTokens ?? 4096,
         maxRunning: script.maxRunning ?? 64,
@@ -225,26 +202,15 @@ export class ScriptedNode {
       case 'welcome':
         this.welcome = command.command.value;
         break;
-      case 'generate': {
-        const job = command.command.value;
-        for (const { index, credit, emittedIds } of job.samples) {
-          const sequence = { job, index, output: [...emittedIds], credit };
-          this.sequences.set(`${job.jobId}/${index}`, sequence);
-          this.active.add(sequence);
-        }
+      case 'generate':
+        this.engine.submit(command.command.value);
         break;
-      }
-      case 'grant': {
-        const { jobId, index, credit } = command.command.value;
-        const found = this.sequences.get(`${jobId}/${index}`);
-        if (found) found.credit = Math.max(found.credit, credit);
+      case 'grant':
+        this.engine.grant(command.command.value);
         break;
-      }
-      case 'abort': {
-        const { jobId } = command.command.value;
-        for (const one of this.active) if (one.job.jobId === jobId) this.active.delete(one);
+      case 'abort':
+        this.engine.abort(command.command.value.jobId);
         break;
-      }
       default:
     }
     this.schedule();
@@ -254,61 +220,10 @@ export class ScriptedNode {
     if (this.stepTimer || this.dead || this.script.manual) return;
     this.stepTimer = setTimeout(() => {
       this.stepTimer = undefined;
-      const made = [...this.active].map((one) => this.step(one));
-      if (made.some(Boolean)) void this.report().then(() => this.schedule());
+      const made = this.engine.step();
+      this.events.push(...made);
+      if (made.length > 0) void this.report().then(() => this.schedule());
     }, this.script.stepMs ?? 0);
-  }
-
-  /** One step of one sequence; false where it is parked. */
-  private step(sequence: Sequence): boolean {
-    const { job, index, output } = sequence;
-    const sampling = job.sampling;
-    if (!sampling) throw new Error('a job without sampling');
-    const offset = output.length;
-    const room = Math.min(this.script.tokensPerStep ?? 1, sequence.credit - offset, sampling.maxNewTokens - offset);
-    if (room <= 0 && offset < sampling.maxNewTokens) return false;
-    let stop: number | undefined;
-    while (output.length < offset + room && stop === undefined) {
-      const id = (this.script.next ?? nextOf)([...job.inputIds, ...output], index);
-      output.push(id);
-      if (sampling.stopTokenIds.includes(id)) stop = id;
-    }
-    const tokenIds = output.slice(offset);
-    if (tokenIds.length > 0) {
-      const top = job.topLogprobs;
-      this.push(job, index, {
-        case: 'tokens',
-        value: {
-          offset,
-          tokenIds,
-          logprobs: job.outputLogprobs ? tokenIds.map((id) => -id / 512) : [],
-          topLogprobs:
-            top > 0
-              ? tokenIds.map((id) => ({
-                  tokenIds: Array.from({ length: top }, (_, k) => (id + k) % 512),
-                  logprobs: Array.from({ length: top }, (_, k) => -id / 512 - k),
-                }))
-              : [],
-        },
-      });
-    }
-    if (output.length >= sampling.maxNewTokens || stop !== undefined) {
-      this.active.delete(sequence);
-      const atLength = output.length >= sampling.maxNewTokens;
-      this.push(job, index, {
-        case: 'finished',
-        value: {
-          reason: atLength ? Finished_Reason.LENGTH : Finished_Reason.STOP,
-          completionTokens: output.length,
-          ...(atLength || stop === undefined ? {} : { matched: { case: 'matchedTokenId', value: stop } }),
-        },
-      });
-    }
-    return true;
-  }
-
-  private push(job: Generate, index: number, event: MessageInitShape<typeof NodeEventSchema>['event']): void {
-    this.events.push(create(NodeEventSchema, { jobId: job.jobId, index, ...(event ? { event } : {}) }));
   }
 
   /** Sends what is to be told, again until it is acknowledged; at most one report is under way. */

@@ -1,0 +1,79 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { Code, ConnectError } from '@connectrpc/connect';
+import { expect, test, vi } from 'vitest';
+import { Finished_Reason, type NodeEventSchema } from '../contract/gen/node_relay_pb.ts';
+import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { benchPerTest, idsOf, PROMPT } from './testing/bench-per-test.ts';
+import { collect } from './testing/grpc-client.ts';
+import { requestOf } from './testing/relay-bench.ts';
+import { outputOf } from './testing/scripted-engine.ts';
+
+// Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
+
+const { generate } = SglangScheduler.method;
+const start = benchPerTest();
+
+type Event = MessageInitShape<typeof NodeEventSchema>;
+const tokens = (jobId: bigint, value: object): Event => ({ jobId, event: { case: 'tokens', value } });
+const lies: [string, (jobId: bigint) => Event][] = [
+  ['a token outside the vocabulary', (id) => tokens(id, { tokenIds: [512] })],
+  ['a wrong offset', (id) => tokens(id, { tokenIds: [9], offset: 1 })],
+  ['more than its credit', (id) => tokens(id, { tokenIds: Array.from({ length: 65 }, () => 9) })],
+  ['more than was asked for', (id) => tokens(id, { tokenIds: Array.from({ length: 31 }, () => 9) })],
+  ['no token', (id) => tokens(id, {})],
+  ['logprobs that nobody wants', (id) => tokens(id, { tokenIds: [9], logprobs: [-1] })],
+  ['tokens after a stop token', (id) => tokens(id, { tokenIds: [2, 9] })],
+  ['another sample', (id) => ({ ...tokens(id, { tokenIds: [9] }), index: 1 })],
+  ['a job it never had', () => tokens(999n, { tokenIds: [9] })],
+  ['an early end', (jobId) => ({ jobId, event: { case: 'finished', value: { reason: Finished_Reason.LENGTH } } })],
+  ['a stop at nothing', (jobId) => ({ jobId, event: { case: 'finished', value: { reason: Finished_Reason.STOP } } })],
+  [
+    'a stop string in no output',
+    (jobId) => ({
+      jobId,
+      event: {
+        case: 'finished',
+        value: { reason: Finished_Reason.STOP, matched: { case: 'matchedStopString', value: 'end' } },
+      },
+    }),
+  ],
+  ['an abort by itself', (jobId) => ({ jobId, event: { case: 'finished', value: { reason: Finished_Reason.ABORT } } })],
+  ['an empty event', (jobId) => ({ jobId })],
+];
+
+test.each(lies)('a node that tells %s is put out, and its job goes on elsewhere', async (_, lie) => {
+  const on = await start();
+  const liar = await on.node({ manual: true });
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 30, stop: ['end'] })));
+  await liar.until(() => liar.jobs.length === 1);
+  await on.node();
+  await liar.tell(lie(liar.jobs[0]?.jobId ?? 0n));
+  expect(liar.reportError?.code).toBe(Code.InvalidArgument);
+  await liar.until(() => liar.streamError !== undefined);
+  expect(liar.streamError?.code).toBe(Code.InvalidArgument);
+  expect(idsOf((await whole).messages)).toEqual(outputOf(PROMPT, 30));
+});
+
+test('what a node tells late of a job that ended is ignored', async () => {
+  const on = await start();
+  const node = await on.node({ manual: true });
+  const stream = on.client.stream(generate, requestOf(PROMPT));
+  stream.on('error', () => {});
+  await node.until(() => node.jobs.length === 1);
+  stream.cancel();
+  await node.until(() => node.commandsOf('abort').length === 1);
+  const jobId = node.jobs[0]?.jobId ?? 0n;
+  await node.tell(tokens(jobId, { tokenIds: [9] }), { jobId, event: { case: 'finished', value: { reason: 3 } } });
+  expect(node.reportError).toBeUndefined();
+});
+
+test('a gap in report numbers and events in a heartbeat end the session', async () => {
+  const on = await start();
+  const node = await on.node();
+  await expect(node.client.report({ ...node.fence(), seq: 2n })).rejects.toMatchObject({ code: Code.InvalidArgument });
+  const other = await on.node();
+  const report = other.client.report({ ...other.fence(), events: [{ jobId: 1n }] });
+  await expect(report).rejects.toBeInstanceOf(ConnectError);
+  await expect(other.client.report(other.fence())).rejects.toMatchObject({ code: Code.Aborted });
+});

@@ -1,0 +1,33 @@
+/** The two clocks of a session, either of which ends it: one for reports, one for the stream. */
+export class LinkClocks {
+  private lease: NodeJS.Timeout | undefined;
+  private stream: NodeJS.Timeout | undefined;
+  private readonly leaseMs: number;
+  private readonly onEnd: (why: string) => void;
+
+  constructor(leaseMs: number, onEnd: (why: string) => void) {
+    this.leaseMs = leaseMs;
+    this.onEnd = onEnd;
+  }
+
+  /** The node was heard. */
+  renewLease(): void {
+    clearTimeout(this.lease);
+    this.lease = this.start('The lease ran out: the node fell silent.');
+  }
+
+  /** Its stream came or went. Reports alone don't keep a session: without the stream the node gets no command. */
+  streamOpen(open: boolean): void {
+    clearTimeout(this.stream);
+    if (!open) this.stream = this.start('The lease ran out: the node did not open its stream again.');
+  }
+
+  stop(): void {
+    clearTimeout(this.lease);
+    clearTimeout(this.stream);
+  }
+
+  private start(why: string): NodeJS.Timeout {
+    return setTimeout(() => this.onEnd(why), this.leaseMs);
+  }
+}

@@ -1,0 +1,93 @@
+import type { Job, Sample } from './job.ts';
+
+/** Jobs that ended at a node, whose late events it may still tell. */
+const REMEMBERED_JOBS = 10_000;
+
+/** A job at a node. */
+export class RunningJob {
+  readonly job: Job;
+  /** What the node was told. */
+  readonly maxNewTokens: number;
+  /** Number of the command that gave it to the node. */
+  readonly commandSeq: bigint;
+  /**
+   * `performance.now()` of each sample's last token or credit. A sample that has made no token here isn't in it: it may
+   * wait its turn inside the node.
+   */
+  private readonly progress = new Map<Sample, number>();
+
+  constructor(job: Job, maxNewTokens: number, commandSeq: bigint) {
+    this.job = job;
+    this.maxNewTokens = maxNewTokens;
+    this.commandSeq = commandSeq;
+  }
+
+  /** A token of the job came from here. */
+  get told(): boolean {
+    return this.progress.size > 0;
+  }
+
+  madeToken(sample: Sample): void {
+    this.progress.set(sample, performance.now());
+  }
+
+  /** A sample that was parked goes on: its clock starts anew. */
+  gaveCredit(sample: Sample): void {
+    if (this.progress.has(sample)) this.progress.set(sample, performance.now());
+  }
+
+  /** Whether one of its samples began here, has credit, and has made no token since. */
+  stalled(since: number): boolean {
+    return this.job.unfinished.some((sample) => {
+      const at = this.progress.get(sample);
+      return at !== undefined && at <= since && sample.ids.length < sample.credit;
+    });
+  }
+}
+
+/** The jobs at one node in the order they came, and the ids of those that ended there of late. */
+export class RunningJobs {
+  private readonly running = new Map<bigint, RunningJob>();
+  private readonly recent = new Set<bigint>();
+
+  get size(): number {
+    return this.running.size;
+  }
+
+  get all(): readonly RunningJob[] {
+    return [...this.running.values()];
+  }
+
+  add(running: RunningJob): void {
+    this.running.set(running.job.id, running);
+  }
+
+  find(id: bigint): RunningJob | undefined {
+    return this.running.get(id);
+  }
+
+  /** Whether a job that isn't here any more was. */
+  wasHere(id: bigint): boolean {
+    return this.recent.has(id);
+  }
+
+  /** False where it wasn't here. */
+  remove(job: Job): boolean {
+    if (!this.running.delete(job.id)) return false;
+    this.recent.add(job.id);
+    if (this.recent.size > REMEMBERED_JOBS) {
+      for (const oldest of this.recent) {
+        this.recent.delete(oldest);
+        break;
+      }
+    }
+    return true;
+  }
+
+  /** Takes all out. */
+  clear(): readonly RunningJob[] {
+    const { all } = this;
+    this.running.clear();
+    return all;
+  }
+}
