@@ -99,8 +99,12 @@ export class KvCache {
     }
     const own = this.#allocate(1);
     if (!own) return whole;
-    const from = borrows ? borrowed.from.table[match.path.length]! : match.tail!.node.block;
-    const source = borrows ? borrowed.from : undefined;
+    const lent = borrows ? borrowed.from.table[match.path.length]! : match.tail!.node.block;
+    // What is borrowed may itself be still to be copied: then it is copied from where that comes.
+    const { from, source } = this.#copies.find(({ to }) => to === lent) ?? {
+      from: lent,
+      source: borrows ? borrowed.from : undefined,
+    };
     this.#copies.push({ from, to: own[0]!, source, onCancel: () => onCancel(whole) });
     kv.table.push(own[0]!);
     return borrows ? borrowed.tokens : match.tokens;

@@ -137,3 +137,32 @@ describe('the prefix cache', () => {
     expect(kv.available).toBe(4);
   });
 });
+
+it('borrows from a block that is itself still to be copied', () => {
+  const kv = new KvCache(8, on);
+  const ids = Array.from({ length: 24 }, (_, i) => i);
+  runThrough(kv, ids);
+  const [first, second] = [new SequenceKv(), new SequenceKv()];
+  kv.begin(first, kv.match(KEY, [...ids.slice(0, 20), 99, 1]));
+  const match = kv.match(KEY, [...ids.slice(0, 18), 98, 1]);
+  expect(kv.begin(second, { ...match, tail: undefined, tokens: 16 }, { from: first, tokens: 18 })).toBe(18);
+  const copies = kv.takeCopies();
+  expect(copies.map(({ from }) => from)).toEqual([copies[0]!.from, copies[0]!.from]);
+});
+
+it('tells a sequence whose lender gave way that it has its whole blocks only', () => {
+  const kv = new KvCache(8, on);
+  const ids = Array.from({ length: 24 }, (_, i) => i);
+  const [lender, borrower] = [new SequenceKv(), new SequenceKv()];
+  kv.extend(lender, 24);
+  kv.share(KEY, lender, ids, 16);
+  let left: number | undefined;
+  const match = kv.match(KEY, [...ids.slice(0, 20), 99]);
+  const told = (tokens: number) => {
+    left = tokens;
+  };
+  expect(kv.begin(borrower, match, { from: lender, tokens: 20 }, told)).toBe(20);
+  kv.end(KEY, lender, ids, 24);
+  expect(left).toBe(16);
+  expect(kv.takeCopies()).toEqual([]);
+});
