@@ -133,7 +133,7 @@ async function openNode(webPort: number, digest: string, faults = NO_FAULTS, bui
       contextLength: CONTEXT,
       poolTokens: 128 * 16,
       maxRunning: 8,
-      layers: { from: 0, to: 1 },
+      layers: { from: 0, to: 5 },
     }),
     target: engine,
     load: () => nodeLoad(engine.load(), false),

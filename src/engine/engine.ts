@@ -1,5 +1,6 @@
 import { BLOCK_TOKENS, type Runner, type SampledRow } from '../model/runner.ts';
 import { StepError } from '../model/step-metadata.ts';
+import type { AdmissionPolicy } from './admission-order.ts';
 import type { EngineLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
 import type { EngineEvent, FailureCode } from './event.ts';
@@ -115,6 +116,11 @@ export class Engine {
       if (sequence.index === index) sequence.credit = Math.max(sequence.credit, credit);
     }
     this.#wake();
+  }
+
+  /** In which order waiting sequences are admitted from now on. */
+  setPolicy(policy: AdmissionPolicy): void {
+    this.#scheduler.policy = policy;
   }
 
   /** Plans no more steps until `resume`; what runs keeps its place. */

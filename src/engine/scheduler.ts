@@ -29,6 +29,7 @@ export class Scheduler {
   readonly limits: SchedulerLimits;
   /** Of the prompts started. */
   readonly hits = new HitRate();
+  policy: AdmissionPolicy;
   /** How often a sequence had to give its blocks back. */
   retractions = 0;
   readonly #runner: RunnerLimits;
@@ -41,6 +42,7 @@ export class Scheduler {
 
   constructor(runner: RunnerLimits, limits: SchedulerLimits, pace: StepPace, now: () => number) {
     this.#runner = runner;
+    this.policy = limits.policy;
     const maxRunning = Math.min(limits.maxRunning, runner.maxSequences, runner.maxLogitsRows, runner.maxRows);
     this.limits = { ...limits, maxRunning };
     this.#pace = pace;
@@ -151,7 +153,7 @@ export class Scheduler {
   #admit(): void {
     if (this.#waiting.size === 0 || this.#freeSlots.length === 0) return;
     const cached = (sequence: Sequence) => this.kv.match(sequence.kvKey, sequence.ids).tokens;
-    for (const sequence of admissionOrder([...this.#waiting], this.limits.policy, cached, this.#now())) {
+    for (const sequence of admissionOrder([...this.#waiting], this.policy, cached, this.#now())) {
       if (this.#freeSlots.length === 0) return;
       // A retracted sequence may wait for its last token, or for credit; any for a prefix that another computes now.
       if (sequence.drawing > 0 || sequence.parked || this.#sharedSoon(sequence)) continue;

@@ -3,7 +3,6 @@ import { type Client, Code, ConnectError } from '@connectrpc/connect';
 import {
   type AttachRequest,
   AttachRequestSchema,
-  type Build,
   type NodeCommand,
   type NodeEventSchema,
   type NodeLoadSchema,
@@ -11,10 +10,12 @@ import {
   ResumeSchema,
   type Welcome,
 } from '../contract/gen/node_relay_pb.ts';
+import { isOtherBuild } from '../contract/other-build.ts';
+import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { EngineRequest } from '../engine/request.ts';
 import { backoffMs } from './backoff.ts';
 import { ReportQueue } from './report-queue.ts';
-import { engineRequest } from './wire.ts';
+import { admissionPolicy, engineRequest } from './wire.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -25,6 +26,9 @@ export interface CommandTarget {
   abort(jobId: bigint): boolean;
   abortAll(): void;
   grant(jobId: bigint, index: number, credit: number): void;
+  /** Returns the tokens given back. */
+  flushCache(): number;
+  setPolicy(policy: AdmissionPolicy): void;
 }
 
 /** What names a session to its relay: enough for a closing page to say Detach. */
@@ -182,6 +186,7 @@ export class Session {
     this.#queue.acknowledge(welcome.lastReportSeq);
     this.#attached = { sessionToken, relayEpoch, sessionEpoch, leaseMs, heartbeatMs };
     this.#otherBuild = isOtherBuild(this.#options.identity.build, welcome.build);
+    this.#options.target.setPolicy(admissionPolicy(welcome.schedulePolicy));
     this.#options.onKey(this.#attached, welcome.rank);
     this.#options.onState('serving', '');
     this.#endIfDone();
@@ -200,10 +205,16 @@ export class Session {
     else if (name === 'abort') target.abort(value.jobId);
     else if (name === 'grant') target.grant(value.jobId, value.index, value.credit);
     else if (name === 'drain') this.#draining = true;
+    else if (name === 'flushCache') this.#flushCache(value.flushId);
     else if (name === undefined && command.required) {
       this.#stop({ why: 'refused', message: 'the relay asks for something that this page does not know: reload it' });
     }
     this.#endIfDone();
+  }
+
+  #flushCache(flushId: bigint): void {
+    const freedTokens = this.#options.target.flushCache();
+    this.#queue.push([{ event: { case: 'cacheFlushed', value: { flushId, freedTokens } } }]);
   }
 
   /** Sends reports, one at a time, and heartbeats when there is nothing to tell, as long as the stream lives. */
@@ -288,9 +299,4 @@ export class Session {
       };
     });
   }
-}
-
-function isOtherBuild(own: Build | undefined, relays: Build | undefined): boolean {
-  if (!own?.pageHash || !relays?.pageHash) return false;
-  return own.pageHash !== relays.pageHash || own.packageVersion !== relays.packageVersion;
 }

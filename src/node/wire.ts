@@ -4,7 +4,9 @@ import {
   type Generate,
   type NodeEventSchema,
   type NodeLoadSchema,
+  SchedulePolicy,
 } from '../contract/gen/node_relay_pb.ts';
+import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
 import type { EngineEvent, FailureCode, FinishReason } from '../engine/event.ts';
 import type { EngineRequest } from '../engine/request.ts';
@@ -27,7 +29,7 @@ export function engineRequest(generate: Generate): EngineRequest {
     stopTokenIds: sampling?.stopTokenIds ?? [],
     stopStrings: sampling?.stopStrings ?? [],
     skipSpecialTokens: sampling?.skipSpecialTokens ?? false,
-    priority: 0,
+    priority: generate.priority,
     outputLogprobs: generate.outputLogprobs,
     topLogprobs: generate.topLogprobs,
   };
@@ -48,6 +50,18 @@ const CODES: Readonly<Record<FailureCode, number>> = {
 };
 
 type NodeEventInit = MessageInitShape<typeof NodeEventSchema>;
+
+const POLICIES: Readonly<Record<SchedulePolicy, AdmissionPolicy>> = {
+  [SchedulePolicy.UNSPECIFIED]: 'lpm',
+  [SchedulePolicy.LPM]: 'lpm',
+  [SchedulePolicy.FCFS]: 'fcfs',
+  [SchedulePolicy.PRIORITY]: 'priority',
+};
+
+/** The engine's form of a relay's policy; one of a later version is the default. */
+export function admissionPolicy(policy: SchedulePolicy): AdmissionPolicy {
+  return POLICIES[policy] ?? 'lpm';
+}
 
 /** The wire's form of an engine event. */
 export function nodeEvent(event: EngineEvent): NodeEventInit {
@@ -104,6 +118,10 @@ export function nodeLoad(load: EngineLoad, hidden: boolean): MessageInitShape<ty
     weightBytes: BigInt(load.weightBytes),
     kvBytes: BigInt(load.kvBytes),
     gpuBytes: BigInt(load.gpuBytes),
+    retracted: load.retracted,
+    cachedTokens: load.cachedTokens,
+    waitingUncachedTokens: load.waitingUncachedTokens,
     hidden,
+    ...(load.cacheHitRate === undefined ? {} : { cacheHitRate: load.cacheHitRate }),
   };
 }

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file node_relay.proto.
  */
 export const file_node_relay: GenFile = /*@__PURE__*/
-  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIq8CCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IAEIJCgdjb21tYW5kItIBCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkIrcBCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNIjwKBlNhbXBsZRINCgVpbmRleBgBIAEoDRIOCgZjcmVkaXQYAiABKA0SEwoLZW1pdHRlZF9pZHMYAyADKA0iwwEKDlNhbXBsaW5nUGFyYW1zEhMKC3RlbXBlcmF0dXJlGAEgASgCEg0KBXRvcF9wGAIgASgCEg0KBXRvcF9rGAMgASgNEg0KBW1pbl9wGAQgASgCEgwKBHNlZWQYBSABKAQSFgoObWF4X25ld190b2tlbnMYBiABKA0SFgoOc3RvcF90b2tlbl9pZHMYByADKA0SFAoMc3RvcF9zdHJpbmdzGAggAygJEhsKE3NraXBfc3BlY2lhbF90b2tlbnMYCSABKAgiFwoFQWJvcnQSDgoGam9iX2lkGAEgASgEIjYKBUdyYW50Eg4KBmpvYl9pZBgBIAEoBBINCgVpbmRleBgCIAEoDRIOCgZjcmVkaXQYAyABKA0iBgoEUGluZyIXCgVEcmFpbhIOCgZyZWFzb24YASABKAkizAEKDVJlcG9ydFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEgsKA3NlcRgEIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAUgASgEEikKBmV2ZW50cxgGIAMoCzIZLnNob2FsLnJlbGF5LnYxLk5vZGVFdmVudBImCgRsb2FkGAcgASgLMhguc2hvYWwucmVsYXkudjEuTm9kZUxvYWQiKQoOUmVwb3J0UmVzcG9uc2USFwoPbGFzdF9yZXBvcnRfc2VxGAEgASgEIrUBCglOb2RlRXZlbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEigKBnRva2VucxgDIAEoCzIWLnNob2FsLnJlbGF5LnYxLlRva2Vuc0gAEiwKCGZpbmlzaGVkGAQgASgLMhguc2hvYWwucmVsYXkudjEuRmluaXNoZWRIABIoCgZmYWlsZWQYBSABKAsyFi5zaG9hbC5yZWxheS52MS5GYWlsZWRIAEIHCgVldmVudCKHAQoGVG9rZW5zEg4KBm9mZnNldBgBIAEoDRIRCgl0b2tlbl9pZHMYAiADKA0SFQoNY2FjaGVkX3Rva2VucxgDIAEoDRIQCghsb2dwcm9icxgEIAMoAhIxCgx0b3BfbG9ncHJvYnMYBSADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icyIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiiwIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0iVgoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEg8KC1JFQVNPTl9TVE9QEAESEQoNUkVBU09OX0xFTkdUSBACEhAKDFJFQVNPTl9BQk9SVBADQgkKB21hdGNoZWQiJwoGRmFpbGVkEgwKBGNvZGUYASABKA0SDwoHbWVzc2FnZRgCIAEoCSLoAwoITm9kZUxvYWQSFAoHcnVubmluZxgBIAEoDUgAiAEBEhQKB3dhaXRpbmcYAiABKA1IAYgBARIYCgt1c2VkX3Rva2VucxgDIAEoDUgCiAEBEhcKCm1heF90b2tlbnMYBCABKA1IA4gBARIbCg5nZW5fdGhyb3VnaHB1dBgFIAEoAUgEiAEBEhsKDmNhY2hlX2hpdF9yYXRlGAYgASgBSAWIAQESGAoLbWF4X3J1bm5pbmcYByABKA1IBogBARIZCgx3ZWlnaHRfYnl0ZXMYCCABKARIB4gBARIVCghrdl9ieXRlcxgJIAEoBEgIiAEBEhYKCWdwdV9ieXRlcxgKIAEoBEgJiAEBEhcKCmhlYXBfYnl0ZXMYCyABKARICogBARITCgZoaWRkZW4YDCABKAhIC4gBAUIKCghfcnVubmluZ0IKCghfd2FpdGluZ0IOCgxfdXNlZF90b2tlbnNCDQoLX21heF90b2tlbnNCEQoPX2dlbl90aHJvdWdocHV0QhEKD19jYWNoZV9oaXRfcmF0ZUIOCgxfbWF4X3J1bm5pbmdCDwoNX3dlaWdodF9ieXRlc0ILCglfa3ZfYnl0ZXNCDAoKX2dwdV9ieXRlc0INCgtfaGVhcF9ieXRlc0IJCgdfaGlkZGVuImIKDURldGFjaFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEg4KBnJlYXNvbhgEIAEoCSIQCg5EZXRhY2hSZXNwb25zZSpPCglQcmVjaXNpb24SGQoVUFJFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASEwoPUFJFQ0lTSU9OX0VYQUNUEAESEgoOUFJFQ0lTSU9OX0ZBU1QQAipDCgZLdlR5cGUSFwoTS1ZfVFlQRV9VTlNQRUNJRklFRBAAEg8KC0tWX1RZUEVfRjMyEAESDwoLS1ZfVFlQRV9GMTYQAjLlAQoJTm9kZVJlbGF5EkYKBkF0dGFjaBIdLnNob2FsLnJlbGF5LnYxLkF0dGFjaFJlcXVlc3QaGy5zaG9hbC5yZWxheS52MS5Ob2RlQ29tbWFuZDABEkcKBlJlcG9ydBIdLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXNwb25zZRJHCgZEZXRhY2gSHS5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIuICCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIAEIJCgdjb21tYW5kIosCCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkEjcKD3NjaGVkdWxlX3BvbGljeRgKIAEoDjIeLnNob2FsLnJlbGF5LnYxLlNjaGVkdWxlUG9saWN5IskBCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNEhAKCHByaW9yaXR5GAcgASgFIh4KCkZsdXNoQ2FjaGUSEAoIZmx1c2hfaWQYASABKAQiPAoGU2FtcGxlEg0KBWluZGV4GAEgASgNEg4KBmNyZWRpdBgCIAEoDRITCgtlbWl0dGVkX2lkcxgDIAMoDSLDAQoOU2FtcGxpbmdQYXJhbXMSEwoLdGVtcGVyYXR1cmUYASABKAISDQoFdG9wX3AYAiABKAISDQoFdG9wX2sYAyABKA0SDQoFbWluX3AYBCABKAISDAoEc2VlZBgFIAEoBBIWCg5tYXhfbmV3X3Rva2VucxgGIAEoDRIWCg5zdG9wX3Rva2VuX2lkcxgHIAMoDRIUCgxzdG9wX3N0cmluZ3MYCCADKAkSGwoTc2tpcF9zcGVjaWFsX3Rva2VucxgJIAEoCCIXCgVBYm9ydBIOCgZqb2JfaWQYASABKAQiNgoFR3JhbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEg4KBmNyZWRpdBgDIAEoDSIGCgRQaW5nIhcKBURyYWluEg4KBnJlYXNvbhgBIAEoCSLMAQoNUmVwb3J0UmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSCwoDc2VxGAQgASgEEhgKEGxhc3RfY29tbWFuZF9zZXEYBSABKAQSKQoGZXZlbnRzGAYgAygLMhkuc2hvYWwucmVsYXkudjEuTm9kZUV2ZW50EiYKBGxvYWQYByABKAsyGC5zaG9hbC5yZWxheS52MS5Ob2RlTG9hZCIpCg5SZXBvcnRSZXNwb25zZRIXCg9sYXN0X3JlcG9ydF9zZXEYASABKAQi7AEKCU5vZGVFdmVudBIOCgZqb2JfaWQYASABKAQSDQoFaW5kZXgYAiABKA0SKAoGdG9rZW5zGAMgASgLMhYuc2hvYWwucmVsYXkudjEuVG9rZW5zSAASLAoIZmluaXNoZWQYBCABKAsyGC5zaG9hbC5yZWxheS52MS5GaW5pc2hlZEgAEigKBmZhaWxlZBgFIAEoCzIWLnNob2FsLnJlbGF5LnYxLkZhaWxlZEgAEjUKDWNhY2hlX2ZsdXNoZWQYBiABKAsyHC5zaG9hbC5yZWxheS52MS5DYWNoZUZsdXNoZWRIAEIHCgVldmVudCKHAQoGVG9rZW5zEg4KBm9mZnNldBgBIAEoDRIRCgl0b2tlbl9pZHMYAiADKA0SFQoNY2FjaGVkX3Rva2VucxgDIAEoDRIQCghsb2dwcm9icxgEIAMoAhIxCgx0b3BfbG9ncHJvYnMYBSADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icyIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiiwIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0iVgoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEg8KC1JFQVNPTl9TVE9QEAESEQoNUkVBU09OX0xFTkdUSBACEhAKDFJFQVNPTl9BQk9SVBADQgkKB21hdGNoZWQiNgoMQ2FjaGVGbHVzaGVkEhAKCGZsdXNoX2lkGAEgASgEEhQKDGZyZWVkX3Rva2VucxgCIAEoDSInCgZGYWlsZWQSDAoEY29kZRgBIAEoDRIPCgdtZXNzYWdlGAIgASgJIv4ECghOb2RlTG9hZBIUCgdydW5uaW5nGAEgASgNSACIAQESFAoHd2FpdGluZxgCIAEoDUgBiAEBEhgKC3VzZWRfdG9rZW5zGAMgASgNSAKIAQESFwoKbWF4X3Rva2VucxgEIAEoDUgDiAEBEhsKDmdlbl90aHJvdWdocHV0GAUgASgBSASIAQESGwoOY2FjaGVfaGl0X3JhdGUYBiABKAFIBYgBARIYCgttYXhfcnVubmluZxgHIAEoDUgGiAEBEhkKDHdlaWdodF9ieXRlcxgIIAEoBEgHiAEBEhUKCGt2X2J5dGVzGAkgASgESAiIAQESFgoJZ3B1X2J5dGVzGAogASgESAmIAQESFwoKaGVhcF9ieXRlcxgLIAEoBEgKiAEBEhMKBmhpZGRlbhgMIAEoCEgLiAEBEhYKCXJldHJhY3RlZBgNIAEoDUgMiAEBEhoKDWNhY2hlZF90b2tlbnMYDiABKA1IDYgBARIkChd3YWl0aW5nX3VuY2FjaGVkX3Rva2VucxgPIAEoDUgOiAEBQgoKCF9ydW5uaW5nQgoKCF93YWl0aW5nQg4KDF91c2VkX3Rva2Vuc0INCgtfbWF4X3Rva2Vuc0IRCg9fZ2VuX3Rocm91Z2hwdXRCEQoPX2NhY2hlX2hpdF9yYXRlQg4KDF9tYXhfcnVubmluZ0IPCg1fd2VpZ2h0X2J5dGVzQgsKCV9rdl9ieXRlc0IMCgpfZ3B1X2J5dGVzQg0KC19oZWFwX2J5dGVzQgkKB19oaWRkZW5CDAoKX3JldHJhY3RlZEIQCg5fY2FjaGVkX3Rva2Vuc0IaChhfd2FpdGluZ191bmNhY2hlZF90b2tlbnMiYgoNRGV0YWNoUmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSDgoGcmVhc29uGAQgASgJIhAKDkRldGFjaFJlc3BvbnNlKk8KCVByZWNpc2lvbhIZChVQUkVDSVNJT05fVU5TUEVDSUZJRUQQABITCg9QUkVDSVNJT05fRVhBQ1QQARISCg5QUkVDSVNJT05fRkFTVBACKkMKBkt2VHlwZRIXChNLVl9UWVBFX1VOU1BFQ0lGSUVEEAASDwoLS1ZfVFlQRV9GMzIQARIPCgtLVl9UWVBFX0YxNhACKoIBCg5TY2hlZHVsZVBvbGljeRIfChtTQ0hFRFVMRV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIXChNTQ0hFRFVMRV9QT0xJQ1lfTFBNEAESGAoUU0NIRURVTEVfUE9MSUNZX0ZDRlMQAhIcChhTQ0hFRFVMRV9QT0xJQ1lfUFJJT1JJVFkQAzLlAQoJTm9kZVJlbGF5EkYKBkF0dGFjaBIdLnNob2FsLnJlbGF5LnYxLkF0dGFjaFJlcXVlc3QaGy5zaG9hbC5yZWxheS52MS5Ob2RlQ29tbWFuZDABEkcKBlJlcG9ydBIdLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXNwb25zZRJHCgZEZXRhY2gSHS5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * Which build of the page speaks: a node whose build differs from the relay's page reloads when idle.
@@ -283,6 +283,12 @@ export type NodeCommand = Message<"shoal.relay.v1.NodeCommand"> & {
      */
     value: Drain;
     case: "drain";
+  } | {
+    /**
+     * @generated from field: shoal.relay.v1.FlushCache flush_cache = 9;
+     */
+    value: FlushCache;
+    case: "flushCache";
   } | { case: undefined; value?: undefined };
 };
 
@@ -353,6 +359,13 @@ export type Welcome = Message<"shoal.relay.v1.Welcome"> & {
    * @generated from field: shoal.relay.v1.Build build = 9;
    */
   build?: Build | undefined;
+
+  /**
+   * In which order a node admits waiting sequences.
+   *
+   * @generated from field: shoal.relay.v1.SchedulePolicy schedule_policy = 10;
+   */
+  schedulePolicy: SchedulePolicy;
 };
 
 /**
@@ -401,6 +414,13 @@ export type Generate = Message<"shoal.relay.v1.Generate"> & {
    * @generated from field: uint32 top_logprobs = 6;
    */
   topLogprobs: number;
+
+  /**
+   * Counts under SCHEDULE_POLICY_PRIORITY: higher ones first.
+   *
+   * @generated from field: int32 priority = 7;
+   */
+  priority: number;
 };
 
 /**
@@ -409,6 +429,25 @@ export type Generate = Message<"shoal.relay.v1.Generate"> & {
  */
 export const GenerateSchema: GenMessage<Generate> = /*@__PURE__*/
   messageDesc(file_node_relay, 7);
+
+/**
+ * Forget every cached prefix that no sequence runs on; answered by `cache_flushed`.
+ *
+ * @generated from message shoal.relay.v1.FlushCache
+ */
+export type FlushCache = Message<"shoal.relay.v1.FlushCache"> & {
+  /**
+   * @generated from field: uint64 flush_id = 1;
+   */
+  flushId: bigint;
+};
+
+/**
+ * Describes the message shoal.relay.v1.FlushCache.
+ * Use `create(FlushCacheSchema)` to create a new message.
+ */
+export const FlushCacheSchema: GenMessage<FlushCache> = /*@__PURE__*/
+  messageDesc(file_node_relay, 8);
 
 /**
  * @generated from message shoal.relay.v1.Sample
@@ -439,7 +478,7 @@ export type Sample = Message<"shoal.relay.v1.Sample"> & {
  * Use `create(SampleSchema)` to create a new message.
  */
 export const SampleSchema: GenMessage<Sample> = /*@__PURE__*/
-  messageDesc(file_node_relay, 8);
+  messageDesc(file_node_relay, 9);
 
 /**
  * @generated from message shoal.relay.v1.SamplingParams
@@ -506,7 +545,7 @@ export type SamplingParams = Message<"shoal.relay.v1.SamplingParams"> & {
  * Use `create(SamplingParamsSchema)` to create a new message.
  */
 export const SamplingParamsSchema: GenMessage<SamplingParams> = /*@__PURE__*/
-  messageDesc(file_node_relay, 9);
+  messageDesc(file_node_relay, 10);
 
 /**
  * @generated from message shoal.relay.v1.Abort
@@ -523,7 +562,7 @@ export type Abort = Message<"shoal.relay.v1.Abort"> & {
  * Use `create(AbortSchema)` to create a new message.
  */
 export const AbortSchema: GenMessage<Abort> = /*@__PURE__*/
-  messageDesc(file_node_relay, 10);
+  messageDesc(file_node_relay, 11);
 
 /**
  * Cumulative, so that a repeated grant changes nothing.
@@ -552,7 +591,7 @@ export type Grant = Message<"shoal.relay.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_node_relay, 11);
+  messageDesc(file_node_relay, 12);
 
 /**
  * @generated from message shoal.relay.v1.Ping
@@ -565,7 +604,7 @@ export type Ping = Message<"shoal.relay.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_node_relay, 12);
+  messageDesc(file_node_relay, 13);
 
 /**
  * Finish what runs, then detach: nothing new comes. Sent to a node of another build than the relay's page.
@@ -584,7 +623,7 @@ export type Drain = Message<"shoal.relay.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_node_relay, 13);
+  messageDesc(file_node_relay, 14);
 
 /**
  * @generated from message shoal.relay.v1.ReportRequest
@@ -636,7 +675,7 @@ export type ReportRequest = Message<"shoal.relay.v1.ReportRequest"> & {
  * Use `create(ReportRequestSchema)` to create a new message.
  */
 export const ReportRequestSchema: GenMessage<ReportRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 14);
+  messageDesc(file_node_relay, 15);
 
 /**
  * @generated from message shoal.relay.v1.ReportResponse
@@ -653,7 +692,7 @@ export type ReportResponse = Message<"shoal.relay.v1.ReportResponse"> & {
  * Use `create(ReportResponseSchema)` to create a new message.
  */
 export const ReportResponseSchema: GenMessage<ReportResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 15);
+  messageDesc(file_node_relay, 16);
 
 /**
  * @generated from message shoal.relay.v1.NodeEvent
@@ -690,6 +729,14 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
      */
     value: Failed;
     case: "failed";
+  } | {
+    /**
+     * Of no job: job_id is 0.
+     *
+     * @generated from field: shoal.relay.v1.CacheFlushed cache_flushed = 6;
+     */
+    value: CacheFlushed;
+    case: "cacheFlushed";
   } | { case: undefined; value?: undefined };
 };
 
@@ -698,7 +745,7 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema: GenMessage<NodeEvent> = /*@__PURE__*/
-  messageDesc(file_node_relay, 16);
+  messageDesc(file_node_relay, 17);
 
 /**
  * @generated from message shoal.relay.v1.Tokens
@@ -741,7 +788,7 @@ export type Tokens = Message<"shoal.relay.v1.Tokens"> & {
  * Use `create(TokensSchema)` to create a new message.
  */
 export const TokensSchema: GenMessage<Tokens> = /*@__PURE__*/
-  messageDesc(file_node_relay, 17);
+  messageDesc(file_node_relay, 18);
 
 /**
  * Best first.
@@ -765,7 +812,7 @@ export type TopLogprobs = Message<"shoal.relay.v1.TopLogprobs"> & {
  * Use `create(TopLogprobsSchema)` to create a new message.
  */
 export const TopLogprobsSchema: GenMessage<TopLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 18);
+  messageDesc(file_node_relay, 19);
 
 /**
  * @generated from message shoal.relay.v1.Finished
@@ -809,7 +856,7 @@ export type Finished = Message<"shoal.relay.v1.Finished"> & {
  * Use `create(FinishedSchema)` to create a new message.
  */
 export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
-  messageDesc(file_node_relay, 19);
+  messageDesc(file_node_relay, 20);
 
 /**
  * @generated from enum shoal.relay.v1.Finished.Reason
@@ -840,7 +887,31 @@ export enum Finished_Reason {
  * Describes the enum shoal.relay.v1.Finished.Reason.
  */
 export const Finished_ReasonSchema: GenEnum<Finished_Reason> = /*@__PURE__*/
-  enumDesc(file_node_relay, 19, 0);
+  enumDesc(file_node_relay, 20, 0);
+
+/**
+ * @generated from message shoal.relay.v1.CacheFlushed
+ */
+export type CacheFlushed = Message<"shoal.relay.v1.CacheFlushed"> & {
+  /**
+   * @generated from field: uint64 flush_id = 1;
+   */
+  flushId: bigint;
+
+  /**
+   * KV slots given back.
+   *
+   * @generated from field: uint32 freed_tokens = 2;
+   */
+  freedTokens: number;
+};
+
+/**
+ * Describes the message shoal.relay.v1.CacheFlushed.
+ * Use `create(CacheFlushedSchema)` to create a new message.
+ */
+export const CacheFlushedSchema: GenMessage<CacheFlushed> = /*@__PURE__*/
+  messageDesc(file_node_relay, 21);
 
 /**
  * The sample can't go on at this node.
@@ -866,7 +937,7 @@ export type Failed = Message<"shoal.relay.v1.Failed"> & {
  * Use `create(FailedSchema)` to create a new message.
  */
 export const FailedSchema: GenMessage<Failed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 20);
+  messageDesc(file_node_relay, 22);
 
 /**
  * Counted values; what is not known is not set.
@@ -939,6 +1010,27 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
    * @generated from field: optional bool hidden = 12;
    */
   hidden?: boolean | undefined;
+
+  /**
+   * Sequences that ran and wait because others needed their blocks.
+   *
+   * @generated from field: optional uint32 retracted = 13;
+   */
+  retracted?: number | undefined;
+
+  /**
+   * KV slots that hold a prefix, in use or not.
+   *
+   * @generated from field: optional uint32 cached_tokens = 14;
+   */
+  cachedTokens?: number | undefined;
+
+  /**
+   * Tokens of waiting sequences that no cached prefix covers.
+   *
+   * @generated from field: optional uint32 waiting_uncached_tokens = 15;
+   */
+  waitingUncachedTokens?: number | undefined;
 };
 
 /**
@@ -946,7 +1038,7 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
  * Use `create(NodeLoadSchema)` to create a new message.
  */
 export const NodeLoadSchema: GenMessage<NodeLoad> = /*@__PURE__*/
-  messageDesc(file_node_relay, 21);
+  messageDesc(file_node_relay, 23);
 
 /**
  * @generated from message shoal.relay.v1.DetachRequest
@@ -978,7 +1070,7 @@ export type DetachRequest = Message<"shoal.relay.v1.DetachRequest"> & {
  * Use `create(DetachRequestSchema)` to create a new message.
  */
 export const DetachRequestSchema: GenMessage<DetachRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 22);
+  messageDesc(file_node_relay, 24);
 
 /**
  * @generated from message shoal.relay.v1.DetachResponse
@@ -991,7 +1083,7 @@ export type DetachResponse = Message<"shoal.relay.v1.DetachResponse"> & {
  * Use `create(DetachResponseSchema)` to create a new message.
  */
 export const DetachResponseSchema: GenMessage<DetachResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 23);
+  messageDesc(file_node_relay, 25);
 
 /**
  * @generated from enum shoal.relay.v1.Precision
@@ -1048,6 +1140,45 @@ export enum KvType {
  */
 export const KvTypeSchema: GenEnum<KvType> = /*@__PURE__*/
   enumDesc(file_node_relay, 1);
+
+/**
+ * As SGLang's --schedule-policy.
+ *
+ * @generated from enum shoal.relay.v1.SchedulePolicy
+ */
+export enum SchedulePolicy {
+  /**
+   * Longest cached prefix first.
+   *
+   * @generated from enum value: SCHEDULE_POLICY_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * @generated from enum value: SCHEDULE_POLICY_LPM = 1;
+   */
+  LPM = 1,
+
+  /**
+   * First come, first served.
+   *
+   * @generated from enum value: SCHEDULE_POLICY_FCFS = 2;
+   */
+  FCFS = 2,
+
+  /**
+   * Higher priority first; waiting raises it.
+   *
+   * @generated from enum value: SCHEDULE_POLICY_PRIORITY = 3;
+   */
+  PRIORITY = 3,
+}
+
+/**
+ * Describes the enum shoal.relay.v1.SchedulePolicy.
+ */
+export const SchedulePolicySchema: GenEnum<SchedulePolicy> = /*@__PURE__*/
+  enumDesc(file_node_relay, 2);
 
 /**
  * @generated from service shoal.relay.v1.NodeRelay
