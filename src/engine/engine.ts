@@ -9,6 +9,7 @@ import { refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
 import { type Ending, Sequence } from './sequence.ts';
+import { settledWithin } from './settled-within.ts';
 import type { Plan } from './step-builder.ts';
 import { Throughput } from './throughput.ts';
 
@@ -20,6 +21,10 @@ interface StepInFlight {
 }
 
 const THROUGHPUT_WINDOW_MS = 5_000;
+/** Whose prefixes may be shared: (weights version, adapter); there is one of each. */
+const KV_ROOT = '0';
+/** How old the count of waiting tokens without a cached prefix may be. */
+const UNCACHED_MS = 250;
 /** A step that takes longer never ends: the GPU hangs. */
 const STEP_TIMEOUT_MS = 120_000;
 
@@ -30,7 +35,7 @@ export class Engine {
   readonly #scheduler: Scheduler;
   readonly #pace: Pace;
   readonly #throughput: Throughput;
-  #weightsVersion = 0;
+  #uncached = { at: Number.NEGATIVE_INFINITY, tokens: 0 };
   #arrivals = 0;
   #tokensMade = 0;
   #stepping = false;
@@ -67,7 +72,7 @@ export class Engine {
       maxTokens: kv.blocks * BLOCK_TOKENS,
       cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
       cacheHitRate: this.#scheduler.hits.rate,
-      waitingUncachedTokens: queued.reduce((sum, { ids, kvKey }) => sum + ids.length - kv.match(kvKey, ids).tokens, 0),
+      waitingUncachedTokens: this.#waitingUncached(),
       maxRunning: limits.maxRunning,
       genThroughput: this.#throughput.perSecond(),
       weightBytes: this.#runner.weightBytes,
@@ -76,6 +81,18 @@ export class Engine {
       tokensMade: this.#tokensMade,
       paused: this.#paused,
     };
+  }
+
+  /** Looks every waiting sequence up in the cache, so it isn't done for each report. */
+  #waitingUncached(): number {
+    const now = this.#options.now();
+    if (now - this.#uncached.at >= UNCACHED_MS) {
+      const { waiting, kv } = this.#scheduler;
+      let tokens = 0;
+      for (const { ids, kvKey } of waiting) tokens += ids.length - kv.match(kvKey, ids).tokens;
+      this.#uncached = { at: now, tokens };
+    }
+    return this.#scheduler.waiting.size === 0 ? 0 : this.#uncached.tokens;
   }
 
   /** Takes a request in. Every sample answers with events and ends with one `finished` or `failed`. */
@@ -88,7 +105,7 @@ export class Engine {
     }
     const arrivedAt = this.#options.now();
     for (const sample of request.samples) {
-      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: `${this.#weightsVersion}` };
+      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: KV_ROOT };
       const sequence = new Sequence(request, sample, this.#options.tokens, order);
       if (sequence.ending) this.#options.onEvents([this.#end(sequence, sequence.ending)]);
       else this.#scheduler.add(sequence);
@@ -195,7 +212,7 @@ export class Engine {
   /** Undefined: the runner refused the step, which left no trace, and its sequences are failed. */
   async #resultsOf({ plan, rows }: StepInFlight): Promise<readonly SampledRow[] | undefined> {
     try {
-      return await settledWithin(STEP_TIMEOUT_MS, rows);
+      return await settledWithin(STEP_TIMEOUT_MS, rows, `a step took over ${STEP_TIMEOUT_MS / 1000} s: the GPU hangs`);
     } catch (error) {
       if (!(error instanceof StepError)) throw error;
       const sequences = plan.reached.map(({ sequence }) => sequence);
@@ -299,12 +316,4 @@ export class Engine {
     }
     if (events.length > 0) this.#options.onEvents(events);
   }
-}
-
-/** `promise`, or a rejection after `ms`. */
-function settledWithin<T>(ms: number, promise: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`a step took over ${ms / 1000} s: the GPU hangs`)), ms);
-    promise.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }
