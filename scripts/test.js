@@ -13,6 +13,11 @@ import { ensureBuilt, root } from './build.js';
 
 const REQUIRED = process.env.CI === 'true' || process.env.SHOAL_REQUIRE_GATEWAY === '1';
 const log = (/** @type {string} */ line) => console.log(line);
+// Installers have process groups of their own: a Ctrl-C does not reach them by itself.
+const stop = new AbortController();
+for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM', 'SIGHUP'])) {
+  process.on(signal, () => stop.abort(new Error(`stopped by ${signal}`)));
+}
 
 const own = ['--long', '--gpu-in-browser'];
 const passed = process.argv.slice(2).filter((arg) => !own.includes(arg));
@@ -45,7 +50,7 @@ async function main() {
   const tools = await import(new URL('../dist/node/tools.js', import.meta.url).href);
 
   if (gpu || runs('e2e')) {
-    env.SHOAL_BROWSER = await tools.findOrInstallBrowser(log);
+    env.SHOAL_BROWSER = await tools.findOrInstallBrowser(log, stop.signal);
     log(`Browser: ${env.SHOAL_BROWSER}`);
   }
   if (gpu) {
@@ -61,9 +66,10 @@ async function main() {
   env.SHOAL_SUMMARY = summaryFile;
   const require = createRequire(import.meta.url);
   const vitest = join(dirname(require.resolve('vitest/package.json')), 'vitest.mjs');
+  stop.signal.throwIfAborted();
   const code = await new Promise((resolve) => {
     const child = spawn(node, [vitest, 'run', ...passed], { cwd: root, stdio: 'inherit', env });
-    for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) process.on(signal, () => child.kill(signal));
+    stop.signal.addEventListener('abort', () => child.kill('SIGTERM'));
     child.on('error', (error) => {
       console.error(error.message);
       resolve(1);
@@ -120,13 +126,14 @@ function dawnEnvironment(node) {
  * @param {any} tools
  */
 async function prepareGateways(tools) {
-  let reason = tools.missingForGateway();
+  let reason = await tools.missingForGateway(stop.signal);
   if (reason === undefined) {
     try {
-      await Promise.all([1, 2].map((generation) => tools.ensureGatewayVenv(generation, log)));
+      await Promise.all([1, 2].map((generation) => tools.ensureGatewayVenv(generation, log, stop.signal)));
       tools.ensureTiktokenFolder();
       return;
     } catch (error) {
+      stop.signal.throwIfAborted();
       reason = tools.messageOf(error);
     }
   }

@@ -4,10 +4,10 @@ import { CliError } from './errors.ts';
 import { findOrInstallBrowser } from './find-browser.ts';
 import { startGateway } from './gateway-process.ts';
 import type { Generation } from './gateway-venv.ts';
-import { type BrowserChoice, hasDisplay, mayHaveGpu, type NodeBrowser, openNode } from './launch-browser.ts';
+import { type BrowserChoice, hasDisplay, mayHaveGpu, openNode } from './launch-browser.ts';
 import { accepts } from './net.ts';
 import { bundledModel } from './paths.ts';
-import { type RelayFlags, runRelay } from './run-relay.ts';
+import { type RelayFlags, type RunningRelay, runRelay } from './run-relay.ts';
 import { asCliError, connectScheduler } from './scheduler-client.ts';
 import { Shutdown } from './shutdown.ts';
 import type { HostPort } from './values.ts';
@@ -24,36 +24,29 @@ const out = (line: string) => process.stdout.write(`${line}\n`);
 const log = (line: string) => process.stderr.write(`${line}\n`);
 
 /** relay: serves until it is told to stop. */
-export async function relayCommand(flags: RelayFlags): Promise<number> {
+export function relayCommand(flags: RelayFlags): Promise<number> {
   const shutdown = new Shutdown();
-  const relay = await runRelay(flags);
-  shutdown.add('The relay', relay.close);
-  out(`page   ${relay.webUrl}/`);
-  out(`worker ${relay.grpcUrl}`);
-  out('ready');
-  return shutdown.wait();
+  return shutdown.run(async () => {
+    const relay = await openRelay(flags, shutdown);
+    out(`page   ${relay.webUrl}/`);
+    out(`worker ${relay.grpcUrl}`);
+    out('ready');
+  });
 }
 
 /** start: the relay, and a browser that serves its model. */
-export async function startCommand(flags: RelayFlags & BrowserFlags): Promise<number> {
+export function startCommand(flags: RelayFlags & BrowserFlags): Promise<number> {
   const shutdown = new Shutdown();
-  const relay = await runRelay(flags);
-  shutdown.add('The relay', relay.close);
-  try {
+  return shutdown.run(async () => {
+    const relay = await openRelay(flags, shutdown);
     await openBrowserNode(flags, new URL(relay.webUrl), shutdown, () => {
       log(`The browser has ended; the relay goes on: open ${relay.webUrl}/ in a browser to serve again.`);
     });
-  } catch (error) {
-    if (shutdown.begun) return shutdown.wait();
-    shutdown.begin(1);
-    await shutdown.wait();
-    throw error;
-  }
-  out(`page       ${relay.webUrl}/`);
-  out(`metrics    ${relay.webUrl}/metrics`);
-  out(`worker     ${relay.grpcUrl}`);
-  out('ready');
-  return shutdown.wait();
+    out(`page       ${relay.webUrl}/`);
+    out(`metrics    ${relay.webUrl}/metrics`);
+    out(`worker     ${relay.grpcUrl}`);
+    out('ready');
+  });
 }
 
 /** node: a browser that serves for a relay. */
@@ -64,69 +57,72 @@ export async function nodeCommand(flags: BrowserFlags & { relay: URL }): Promise
     throw new CliError(`there is no relay at ${relay.origin}: start one with "shoal relay".`);
   }
   const shutdown = new Shutdown();
-  try {
+  return shutdown.run(async () => {
     await openBrowserNode(flags, relay, shutdown, () => {
-      if (!shutdown.begun) log('The browser has ended.');
+      log('The browser has ended.');
       shutdown.begin(1);
     });
-  } catch (error) {
-    if (shutdown.begun) return shutdown.wait();
-    throw error;
-  }
-  out(`serving ${relay.origin}/`);
-  out('ready');
-  return shutdown.wait();
+    out(`serving ${relay.origin}/`);
+    out('ready');
+  });
 }
 
-async function openBrowserNode(
-  flags: BrowserFlags,
-  webUrl: URL,
-  shutdown: Shutdown,
-  onEnd: () => void,
-): Promise<NodeBrowser> {
+async function openRelay(flags: RelayFlags, shutdown: Shutdown): Promise<RunningRelay> {
+  const relay = await runRelay(flags);
+  shutdown.add('The relay', relay.close);
+  shutdown.signal.throwIfAborted();
+  return relay;
+}
+
+async function openBrowserNode(flags: BrowserFlags, webUrl: URL, shutdown: Shutdown, onEnd: () => void): Promise<void> {
+  const { signal } = shutdown;
   const choice: BrowserChoice = {
-    executablePath: await findOrInstallBrowser(log),
+    executablePath: await findOrInstallBrowser(log, signal),
     headless: flags.headless ?? !hasDisplay(),
     softwareGpu: flags.softwareGpu ?? !mayHaveGpu(),
   };
-  const opened = await openNode(choice, webUrl, { boundMs: SERVING_BOUND_MS, log });
-  shutdown.add('The browser', () => opened.browser.close());
-  opened.browser.on('disconnected', () => {
+  const { browser, page } = await openNode(choice, webUrl, { boundMs: SERVING_BOUND_MS, log, signal });
+  shutdown.add('The browser', () => browser.close());
+  browser.on('disconnected', () => {
     if (!shutdown.begun) onEnd();
   });
   // A window that its user closes ends the browser too.
-  opened.page.on('close', () => void opened.browser.close());
-  return opened;
+  page.on('close', () => void browser.close());
+  signal.throwIfAborted();
 }
 
 /** gateway: an SGLang gateway in front of the relay. */
-export async function gatewayCommandRun(
+export function gatewayCommandRun(
   flags: { generation: Generation; host: string; port: number; relay: HostPort },
   extraArgs: readonly string[],
 ): Promise<number> {
   const shutdown = new Shutdown();
-  const gateway = await startGateway({
-    ...flags,
-    extraArgs,
-    tokenizerDir: flags.generation === 1 ? await tokenizerDir(flags.relay) : bundledModel,
-    log,
-    boundMs: 60_000,
+  const { signal } = shutdown;
+  return shutdown.run(async () => {
+    const gateway = await startGateway({
+      ...flags,
+      extraArgs,
+      tokenizerDir: flags.generation === 1 ? await tokenizerDir(flags.relay, signal) : bundledModel,
+      log,
+      boundMs: 60_000,
+      signal,
+    });
+    shutdown.add('The gateway', gateway.close);
+    void gateway.exited.then(() => {
+      if (!shutdown.begun) log('The gateway has ended.');
+      shutdown.begin(1);
+    });
+    signal.throwIfAborted();
+    out(`gateway ${gateway.url}`);
+    out(`metrics ${gateway.metricsUrl}`);
+    out('ready');
   });
-  shutdown.add('The gateway', gateway.close);
-  void gateway.exited.then(() => {
-    if (!shutdown.begun) log('The gateway has ended.');
-    shutdown.begin(1);
-  });
-  out(`gateway ${gateway.url}`);
-  out(`metrics ${gateway.metricsUrl}`);
-  out('ready');
-  return shutdown.wait();
 }
 
 /** The tokenizer's folder as the relay names it; generation 1 reads it from this disk. */
-async function tokenizerDir(relay: HostPort): Promise<string> {
+async function tokenizerDir(relay: HostPort, signal: AbortSignal): Promise<string> {
   const client = await connectScheduler(relay);
-  const info = await client.getModelInfo({}, { timeoutMs: 10_000 }).catch((error: unknown) => {
+  const info = await client.getModelInfo({}, { timeoutMs: 10_000, signal }).catch((error: unknown) => {
     throw asCliError(error, relay);
   });
   const folder = info.tokenizerPath || info.modelPath;

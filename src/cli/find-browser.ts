@@ -1,8 +1,8 @@
-import { spawn, spawnSync } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
 import { CliError } from './errors.ts';
+import { type InstallerOptions, runInstaller } from './installer.ts';
 
 const LINUX_NAMES = [
   'google-chrome-stable',
@@ -22,8 +22,9 @@ const WINDOWS_APPS = [
   'Chromium\\Application\\chrome.exe',
   'Microsoft\\Edge\\Application\\msedge.exe',
 ];
-const PLAYWRIGHT_BOUNDS: InstallBounds = { boundMs: 100_000, silenceMs: 25_000 };
-const APT_BOUNDS: InstallBounds = { boundMs: 170_000, silenceMs: 170_000 };
+const PROBE_BOUND_MS = 15_000;
+const PLAYWRIGHT_BOUNDS: InstallerOptions = { boundMs: 100_000, silenceMs: 25_000 };
+const APT_BOUNDS: InstallerOptions = { boundMs: 170_000 };
 
 function executable(path: string): boolean {
   try {
@@ -57,10 +58,10 @@ export function candidates(
  * Whether the program is there and starts: one of Playwright's may lack system libraries, and a distribution's
  * may be a stub. Asked on Linux only: elsewhere Chrome brings its libraries, and on Windows asking opens a window.
  */
-function works(path: string): boolean {
+async function works(path: string, signal: AbortSignal | undefined): Promise<boolean> {
   if (!executable(path)) return false;
   if (process.platform !== 'linux') return true;
-  return spawnSync(path, ['--version'], { stdio: 'ignore', timeout: 15_000 }).status === 0;
+  return (await runInstaller(path, ['--version'], { boundMs: PROBE_BOUND_MS, signal })).code === 0;
 }
 
 /** Where Playwright's own would be. */
@@ -76,53 +77,25 @@ async function playwrightsBrowser(): Promise<string | undefined> {
 }
 
 /** The browser that is here already: SHOAL_BROWSER, an installed Chrome, Chromium or Edge, or Playwright's. */
-export async function findBrowser(): Promise<string | undefined> {
+export async function findBrowser(signal?: AbortSignal): Promise<string | undefined> {
   const named = process.env.SHOAL_BROWSER;
   if (named !== undefined && named !== '') {
-    if (!works(named)) throw new CliError(`SHOAL_BROWSER names ${named}, which does not start.`);
+    if (!(await works(named, signal))) throw new CliError(`SHOAL_BROWSER names ${named}, which does not start.`);
     return named;
   }
-  const installed = candidates().find(works);
-  if (installed !== undefined) return installed;
+  for (const path of candidates()) {
+    if (await works(path, signal)) return path;
+  }
   const own = await playwrightsBrowser();
-  return own !== undefined && works(own) ? own : undefined;
+  return own !== undefined && (await works(own, signal)) ? own : undefined;
 }
 
-interface InstallBounds {
-  readonly boundMs: number;
-  /** A download without a network hangs: it is ended when it says nothing for so long. */
-  readonly silenceMs: number;
-}
-
-/** Runs an installer quietly: what goes wrong ends in one sentence of ours, not in its stack traces. */
-function install(command: string, args: string[], bounds: InstallBounds): Promise<void> {
-  return new Promise((resolve) => {
-    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    const end = () => child.kill('SIGKILL');
-    const bound = setTimeout(end, bounds.boundMs);
-    let silence = setTimeout(end, bounds.silenceMs);
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.on('data', () => {
-        clearTimeout(silence);
-        silence = setTimeout(end, bounds.silenceMs);
-      });
-    }
-    const done = () => {
-      clearTimeout(bound);
-      clearTimeout(silence);
-      resolve();
-    };
-    child.on('error', done);
-    child.on('exit', done);
-  });
-}
-
-async function installWithPlaywright(): Promise<void> {
+async function installWithPlaywright(signal: AbortSignal | undefined): Promise<void> {
   const cli = join(dirname(createRequire(import.meta.url).resolve('playwright-core/package.json')), 'cli.js');
-  await install(process.execPath, [cli, 'install', 'chromium', '--no-shell'], PLAYWRIGHT_BOUNDS);
+  await runInstaller(process.execPath, [cli, 'install', 'chromium', '--no-shell'], { ...PLAYWRIGHT_BOUNDS, signal });
 }
 
-async function installWithApt(): Promise<void> {
+async function installWithApt(signal: AbortSignal | undefined): Promise<void> {
   if (process.platform !== 'linux' || !executable('/usr/bin/apt-get')) return;
   const prefix = process.getuid?.() === 0 ? [] : ['sudo', '-n'];
   for (const args of [
@@ -130,18 +103,18 @@ async function installWithApt(): Promise<void> {
     ['install', '-y', '-q', '--no-install-recommends', 'chromium'],
   ]) {
     const [command, ...rest] = [...prefix, 'env', 'DEBIAN_FRONTEND=noninteractive', 'apt-get', ...args];
-    await install(command!, rest, APT_BOUNDS);
+    await runInstaller(command!, rest, { ...APT_BOUNDS, signal });
   }
 }
 
 /** Finds a browser, or installs one: Playwright's, else Debian's package. */
-export async function findOrInstallBrowser(log: (line: string) => void): Promise<string> {
-  const found = await findBrowser();
+export async function findOrInstallBrowser(log: (line: string) => void, signal?: AbortSignal): Promise<string> {
+  const found = await findBrowser(signal);
   if (found !== undefined) return found;
   log('No Chrome, Chromium or Edge is installed here: installing Chromium, a minute or two …');
   for (const attempt of [installWithPlaywright, installWithApt]) {
-    await attempt();
-    const installed = await findBrowser();
+    await attempt(signal);
+    const installed = await findBrowser(signal);
     if (installed !== undefined) return installed;
   }
   throw new CliError(

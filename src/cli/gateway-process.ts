@@ -19,6 +19,8 @@ export interface GatewayOptions {
   readonly log: (line: string) => void;
   /** How long to wait until it serves. */
   readonly boundMs: number;
+  /** Gives up, and ends what has been started. */
+  readonly signal?: AbortSignal | undefined;
 }
 
 export interface Gateway {
@@ -54,8 +56,8 @@ export function gatewayCommand(
 
 /** Starts a gateway in front of the relay and waits until it serves the model. */
 export async function startGateway(options: GatewayOptions): Promise<Gateway> {
-  const { generation, host, relay, log } = options;
-  const python = await ensureGatewayVenv(generation, log);
+  const { generation, host, relay, log, signal } = options;
+  const python = await ensureGatewayVenv(generation, log, signal);
   const env: NodeJS.ProcessEnv = { ...process.env };
   if (generation === 1) env.TIKTOKEN_ENCODINGS_BASE = ensureTiktokenFolder();
 
@@ -69,6 +71,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     throw new CliError(`port ${port} of ${host} is in use: choose another with --port.`);
   }
   const metricsPort = await freePort();
+  signal?.throwIfAborted();
   const child = spawn(python, gatewayCommand(options, port, metricsPort), {
     stdio: ['ignore', 'pipe', 'pipe'],
     env,
@@ -80,6 +83,9 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
       log(line);
     });
   }
+  // Whatever ends this process, a second Ctrl-C too, ends the gateway with it.
+  const kill = () => child.kill('SIGKILL');
+  process.once('exit', kill);
   let ended: string | undefined;
   const exited = new Promise<void>((resolve) => {
     child.on('error', (error) => {
@@ -94,10 +100,13 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
   const close = async () => {
     if (ended !== undefined) return;
     child.kill('SIGTERM');
-    const timer = setTimeout(() => child.kill('SIGKILL'), STOP_BOUND_MS);
+    const timer = setTimeout(kill, STOP_BOUND_MS);
     await exited;
     clearTimeout(timer);
   };
+  void exited.then(() => process.off('exit', kill));
+  const stop = () => void close();
+  signal?.addEventListener('abort', stop, { once: true });
 
   const url = `http://${formatHost(local)}:${port}`;
   const ready = await poll(
@@ -110,6 +119,7 @@ export async function startGateway(options: GatewayOptions): Promise<Gateway> {
     await close();
     throw error;
   });
+  signal?.removeEventListener('abort', stop);
   if (!ready) {
     await close();
     throw new CliError(`the gateway did not serve the relay's model within ${options.boundMs / 1000} s.`);

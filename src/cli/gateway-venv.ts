@@ -1,9 +1,9 @@
-import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { CliError, messageOf } from './errors.ts';
+import { runInstaller } from './installer.ts';
 import { packageRoot } from './paths.ts';
 
 export type Generation = 1 | 2;
@@ -13,77 +13,71 @@ export const REQUIREMENTS: Readonly<Record<Generation, string>> = {
   2: 'smg==1.13.0',
 };
 
+const PROBE_BOUND_MS = 15_000;
 const VENV_BOUND_MS = 120_000;
 const PIP_BOUND_MS = 300_000;
 
 /** A Python ≥ 3.9 on the path, or undefined. */
-export function findPython(): string | undefined {
+export async function findPython(signal?: AbortSignal): Promise<string | undefined> {
+  const probe = ['-c', 'import sys; sys.exit(0 if sys.version_info >= (3, 9) else 1)'];
   for (const name of process.platform === 'win32' ? ['python', 'python3', 'py'] : ['python3', 'python']) {
-    const probe = spawnSync(name, ['-c', 'import sys; sys.exit(0 if sys.version_info >= (3, 9) else 1)'], {
-      stdio: 'ignore',
-      timeout: 15_000,
-    });
-    if (probe.status === 0) return name;
+    if ((await runInstaller(name, probe, { boundMs: PROBE_BOUND_MS, signal })).code === 0) return name;
   }
   return undefined;
 }
 
 /** Why the gateway cannot be had here; undefined where it can be tried. */
-export function missingForGateway(): string | undefined {
-  return findPython() === undefined ? 'no Python 3.9 or newer is on the path' : undefined;
+export async function missingForGateway(signal?: AbortSignal): Promise<string | undefined> {
+  return (await findPython(signal)) === undefined ? 'no Python 3.9 or newer is on the path' : undefined;
 }
 
 /**
  * The Python of the gateway's virtual environment in .venv/, made on first use. The requirement is written down
  * last, so a half-made environment is made again.
  */
-export async function ensureGatewayVenv(generation: Generation, log: (line: string) => void): Promise<string> {
+export async function ensureGatewayVenv(
+  generation: Generation,
+  log: (line: string) => void,
+  signal?: AbortSignal,
+): Promise<string> {
   const requirement = REQUIREMENTS[generation];
   const folder = join(packageRoot, '.venv', `gateway${generation}`);
   const marker = join(folder, 'shoal-requirement.txt');
   const python = process.platform === 'win32' ? join(folder, 'Scripts', 'python.exe') : join(folder, 'bin', 'python');
   if (existsSync(marker) && readFileSync(marker, 'utf8') === requirement && existsSync(python)) return python;
 
-  const system = findPython();
+  const system = await findPython(signal);
   if (system === undefined) {
     throw new CliError('the gateway needs Python 3.9 or newer, and none is on the path.');
   }
   log(`Installing ${requirement} into .venv/gateway${generation} …`);
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(join(packageRoot, '.venv'), { recursive: true });
-  await runInstaller(system, ['-m', 'venv', folder], VENV_BOUND_MS, 'Python could not make a virtual environment');
-  await runInstaller(
+  await install(
+    system,
+    ['-m', 'venv', folder],
+    { boundMs: VENV_BOUND_MS, signal },
+    'Python could not make a virtual environment',
+  );
+  await install(
     python,
     ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', requirement],
-    PIP_BOUND_MS,
+    { boundMs: PIP_BOUND_MS, signal },
     `pip could not install ${requirement}`,
   );
   writeFileSync(marker, requirement);
   return python;
 }
 
-function runInstaller(command: string, args: string[], boundMs: number, failure: string): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'] });
-    let last = '';
-    for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding('utf8');
-      stream.on('data', (text: string) => {
-        last = text.trim().split('\n').at(-1) || last;
-      });
-    }
-    const timer = setTimeout(() => child.kill('SIGKILL'), boundMs);
-    child.on('error', (error) => {
-      clearTimeout(timer);
-      reject(new CliError(`${failure}: ${error.message}`));
-    });
-    child.on('close', (code, signal) => {
-      clearTimeout(timer);
-      if (code === 0) resolve();
-      else if (signal === 'SIGKILL') reject(new CliError(`${failure} within ${boundMs / 1000} s.`));
-      else reject(new CliError(`${failure}: ${last}`));
-    });
-  });
+async function install(
+  command: string,
+  args: string[],
+  options: { boundMs: number; signal: AbortSignal | undefined },
+  failure: string,
+): Promise<void> {
+  const { code, late, last } = await runInstaller(command, args, options);
+  if (late) throw new CliError(`${failure} within ${options.boundMs / 1000} s.`);
+  if (code !== 0) throw new CliError(`${failure}: ${last}`);
 }
 
 const O200K_SHA256 = '446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d';

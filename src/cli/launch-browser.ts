@@ -94,22 +94,19 @@ export interface NodeBrowser {
 
 /**
  * Opens the relay's page in a browser of its own and waits until it serves. Falls back to the software adapter
- * where the chosen one has none.
+ * where the chosen one has none. The signal ends the browser, and the waiting.
  */
 export async function openNode(
   choice: BrowserChoice,
   webUrl: URL,
-  { boundMs, log }: { boundMs: number; log: (line: string) => void },
+  options: { boundMs: number; log: (line: string) => void; signal: AbortSignal },
 ): Promise<NodeBrowser> {
-  // Half a second to load: only the commands that open a browser pay for it.
-  const { chromium } = await import('playwright-core');
-  let browser: Browser;
+  const { boundMs, log, signal } = options;
+  const browser = await launch(choice, signal);
+  const stop = () => void browser.close().catch(() => {});
+  signal.addEventListener('abort', stop, { once: true });
   try {
-    browser = await chromium.launch(launchOptions(choice));
-  } catch (error) {
-    throw new CliError(`the browser ${choice.executablePath} did not start: ${firstLine(messageOf(error))}`);
-  }
-  try {
+    signal.throwIfAborted();
     const page = await browser.newPage({ viewport: choice.headless ? { width: 1280, height: 800 } : null });
     logPage(page, log);
     if (!choice.softwareGpu) {
@@ -117,7 +114,7 @@ export async function openNode(
       if (!(await page.evaluate(HAS_ADAPTER))) {
         await browser.close();
         log('No GPU that WebGPU can use: the software adapter it is.');
-        return await openNode({ ...choice, softwareGpu: true }, webUrl, { boundMs, log });
+        return await openNode({ ...choice, softwareGpu: true }, webUrl, options);
       }
     }
     await gotoPage(page, new URL('/#join', webUrl));
@@ -126,6 +123,24 @@ export async function openNode(
   } catch (error) {
     await browser.close().catch(() => {});
     throw error;
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
+}
+
+async function launch(choice: BrowserChoice, signal: AbortSignal): Promise<Browser> {
+  // Half a second to load: only the commands that open a browser pay for it.
+  const { chromium } = await import('playwright-core');
+  signal.throwIfAborted();
+  // A launch cannot be called off; Playwright ends its browser with this process.
+  const stopped = new Promise<never>((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+  try {
+    return await Promise.race([chromium.launch(launchOptions(choice)), stopped]);
+  } catch (error) {
+    signal.throwIfAborted();
+    throw new CliError(`the browser ${choice.executablePath} did not start: ${firstLine(messageOf(error))}`);
   }
 }
 

@@ -6,11 +6,15 @@ const SAME_SIGNAL_MS = 500;
 const PARENT_CHECK_MS = 1_000;
 
 /**
- * Ends what a command has opened, last first, on Ctrl-C, SIGTERM, SIGHUP, or when the starting process dies.
- * Bounded in time; a second Ctrl-C ends at once.
+ * Ends what a command has opened or still opens, last first, on Ctrl-C, SIGTERM, SIGHUP, or when the starting process
+ * dies. Bounded in time; a second Ctrl-C ends at once.
  */
 export class Shutdown {
   readonly #closers: { name: string; close: () => Promise<unknown> | unknown }[] = [];
+  readonly #stop = new AbortController();
+  /** Closings of what was opened after the end began. */
+  readonly #late: Promise<void>[] = [];
+  #opening: Promise<unknown> = Promise.resolve();
   #exit: ((code: number) => void) | undefined;
   #startedAt: number | undefined;
   readonly #finished: Promise<number>;
@@ -47,14 +51,40 @@ export class Shutdown {
     return this.#startedAt !== undefined;
   }
 
+  /** Aborts when the end begins: whoever still opens something stops then, and closes what is half open. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** Closes it when the end begins; at once where that was before. */
   add(name: string, close: () => Promise<unknown> | unknown): void {
-    this.#closers.push({ name, close });
+    if (this.#startedAt === undefined) this.#closers.push({ name, close });
+    else this.#late.push(this.#close(name, close));
+  }
+
+  /**
+   * Runs a command: `open` opens what it serves with, then it serves until the end. Resolves with the exit code once
+   * all is closed; rejects with what `open` fails with, unless it was stopped.
+   */
+  async run(open: () => Promise<void>): Promise<number> {
+    const opening = open();
+    this.#opening = opening.catch(() => {});
+    try {
+      await Promise.race([opening, this.#finished]);
+    } catch (error) {
+      if (this.begun) return this.#finished;
+      this.begin(1);
+      await this.#finished;
+      throw error;
+    }
+    return this.#finished;
   }
 
   /** Starts closing; `wait` resolves with `code` afterwards. */
   begin(code: number): void {
     if (this.#startedAt !== undefined) return;
     this.#startedAt = performance.now();
+    this.#stop.abort(new Error('the command was told to stop'));
     void this.#closeAll().then(() => this.#exit?.(code));
   }
 
@@ -64,22 +94,25 @@ export class Shutdown {
   }
 
   async #closeAll(): Promise<void> {
-    const until = performance.now() + CLOSE_BOUND_MS;
-    for (const { name, close } of this.#closers.reverse()) {
-      const left = Math.max(0, until - performance.now());
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<'late'>((resolve) => {
-        timer = setTimeout(resolve, left, 'late');
-      });
-      try {
-        if ((await Promise.race([Promise.resolve(close()), late])) === 'late') {
-          process.stderr.write(`${name} did not end in time.\n`);
-        }
-      } catch (error) {
-        process.stderr.write(`${name} did not end cleanly: ${messageOf(error)}\n`);
-      } finally {
-        clearTimeout(timer);
+    await this.#close('What was being opened', () => this.#opening);
+    for (const { name, close } of this.#closers.reverse()) await this.#close(name, close);
+    await Promise.all(this.#late);
+  }
+
+  async #close(name: string, close: () => Promise<unknown> | unknown): Promise<void> {
+    const left = Math.max(0, (this.#startedAt ?? 0) + CLOSE_BOUND_MS - performance.now());
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<'late'>((resolve) => {
+      timer = setTimeout(resolve, left, 'late');
+    });
+    try {
+      if ((await Promise.race([Promise.resolve(close()), late])) === 'late') {
+        process.stderr.write(`${name} did not end in time.\n`);
       }
+    } catch (error) {
+      process.stderr.write(`${name} did not end cleanly: ${messageOf(error)}\n`);
+    } finally {
+      clearTimeout(timer);
     }
   }
 }
