@@ -86,6 +86,23 @@ describe('defaults', () => {
   ])('seed %s', (seed, key) => {
     expect(normaliseRequest(requestOf({ customParams: { seed } }), MODEL).sampling.seed).toBe(key);
   });
+
+  test.each([
+    [undefined, 0],
+    [0, 0],
+    [-0, 0],
+    [7, 7],
+    [-(2 ** 31), -(2 ** 31)],
+    [2 ** 31 - 1, 2 ** 31 - 1],
+  ])('priority %s, beside a seed', (priority, expected) => {
+    const customParams = { seed: 3, ...(priority === undefined ? {} : { priority }) };
+    const request = normaliseRequest(requestOf({ customParams }), { ...MODEL, servesPriority: true });
+    expect([request.priority, request.sampling.seed]).toEqual([expected, 3n]);
+  });
+
+  test('priority 0 is served anywhere', () => {
+    expect(normaliseRequest(requestOf({ customParams: { priority: 0 } }), MODEL).priority).toBe(0);
+  });
 });
 
 test.each<[object | undefined, Fields, string]>([
@@ -110,6 +127,10 @@ test.each<[object | undefined, Fields, string]>([
   [{ logitBias: { 5: Number.NaN } }, {}, 'logit_bias must hold finite numbers, got NaN.'],
   [{ customParams: { seed: 1.5 } }, {}, 'custom_params.seed must be an integer in [-(2^53 - 1), 2^53 - 1].'],
   [{ customParams: { seed: 'one' } }, {}, 'custom_params.seed must be an integer in [-(2^53 - 1), 2^53 - 1].'],
+  [{ customParams: { seed: null } }, {}, 'custom_params.seed must be an integer in [-(2^53 - 1), 2^53 - 1].'],
+  [{ customParams: { priority: 0.5 } }, {}, 'custom_params.priority must be an integer in [-2^31, 2^31 - 1].'],
+  [{ customParams: { priority: 2 ** 31 } }, {}, 'custom_params.priority must be an integer in [-2^31, 2^31 - 1].'],
+  [{ customParams: { priority: '1' } }, {}, 'custom_params.priority must be an integer in [-2^31, 2^31 - 1].'],
   [{}, { topLogprobsNum: -1 }, 'top_logprobs_num must be in [0, 512], got -1.'],
   [{}, { topLogprobsNum: 513 }, 'top_logprobs_num must be in [0, 512], got 513.'],
   [{}, { returnLogprob: true, logprobStartLen: -2 }, 'logprob_start_len must be >= -1, got -2.'],
@@ -137,6 +158,8 @@ test.each<[object | undefined, Fields, string]>([
   [{ constraint: { case: 'ebnfGrammar', value: 'a' } }, {}, 'ebnf_grammar'],
   [{ constraint: { case: 'structuralTag', value: 'a' } }, {}, 'structural_tag'],
   [{ customParams: { other: 1 } }, {}, 'custom_params.other'],
+  // Its order would be ignored.
+  [{ customParams: { priority: 1 } }, {}, 'custom_params.priority'],
   [{}, { tokenIdsLogprob: [5] }, 'token_ids_logprob'],
   [{}, { returnHiddenStates: true }, 'return_hidden_states'],
   [{}, { inputEmbeds: new Array(192).fill(0) }, 'input_embeds'],
@@ -219,7 +242,9 @@ const anyRequest = fc.record(
         stopTokenIds: fc.array(anyId, { maxLength: 3 }),
         streamInterval: anyInt,
         logitBias: fc.dictionary(fc.string(), anyFloat, { maxKeys: 2 }),
-        customParams: fc.dictionary(fc.oneof(fc.constant('seed'), fc.string()), fc.jsonValue(), { maxKeys: 2 }),
+        customParams: fc.dictionary(fc.oneof(fc.constantFrom('seed', 'priority'), fc.string()), fc.jsonValue(), {
+          maxKeys: 2,
+        }),
         ignoreEos: fc.boolean(),
       },
       { requiredKeys: [] },

@@ -4,7 +4,7 @@ import { checkServed } from './check-served.ts';
 import { ContractError, invalid } from './contract-error.ts';
 import type { GenerateRequest, SamplingParams } from './gen/sglang_scheduler_pb.ts';
 import type { ModelLimits, NormalisedRequest, NormalisedSampling } from './normalised-request.ts';
-import { readSeed } from './read-seed.ts';
+import { readCustomParams } from './read-custom-params.ts';
 import { completeBytes, MAX_RESPONSE_BYTES } from './response-size.ts';
 
 /** Below this temperature SGLang takes the best token. */
@@ -18,8 +18,8 @@ const GREEDY_BELOW = 1e-6;
 export function normaliseRequest(request: GenerateRequest, model: ModelLimits): NormalisedRequest {
   const params = request.samplingParams;
   checkRanges(request, params, model);
-  // The seed's type is a range too, but an unknown key beside it is not: both are told here.
-  const seed = readSeed(params?.customParams);
+  // The types in it are ranges too, but an unknown key beside them is not: both are told here.
+  const { seed, priority } = readCustomParams(params?.customParams, model.servesPriority ?? false);
   checkServed(request, params, model);
   const inputIds = request.tokenized?.inputIds ?? [];
   if (model.poolTokens !== undefined && inputIds.length > model.poolTokens)
@@ -46,6 +46,7 @@ export function normaliseRequest(request: GenerateRequest, model: ModelLimits): 
     topLogprobs,
     logprobsInComplete: fits,
     rank: request.dataParallelRank,
+    priority,
   };
 }
 

@@ -11,6 +11,8 @@ export interface ModelLimits {
   readonly poolTokens?: number;
   /** Number of ranks the operator fixed; undefined where any number of nodes may come. */
   readonly ranks?: number;
+  /** Whether a request's priority counts; false where unset. */
+  readonly servesPriority?: boolean;
 }
 
 export interface NormalisedSampling {
@@ -49,4 +51,6 @@ export interface NormalisedRequest {
   readonly logprobsInComplete: boolean;
   /** The rank the client pinned. */
   readonly rank: number | undefined;
+  /** Higher ones first; 0 unless the client gave one. In int32. */
+  readonly priority: number;
 }
