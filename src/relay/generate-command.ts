@@ -41,5 +41,6 @@ export function generateCommand(job: Job, maxNewTokens: number): Generate {
     samples: job.unfinished.map(({ index, credit, ids }) => ({ index, credit, emittedIds: [...ids] })),
     outputLogprobs: request.outputLogprobs,
     topLogprobs: request.topLogprobs,
+    priority: request.priority,
   });
 }

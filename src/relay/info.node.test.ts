@@ -79,6 +79,7 @@ test('model and server info name the model as the gateway needs it', async () =>
     max_running_requests: 8,
     disaggregation_mode: 'null',
     is_embedding: false,
+    schedule_policy: 'lpm',
     vocab_size: 512,
   });
   expect(server).toMatchObject({ serverType: 'grpc', maxTotalNumTokens: 4096, activeRequests: 0 });

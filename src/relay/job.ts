@@ -72,6 +72,8 @@ export class Job {
   readonly refusedBy = new Set<string>();
   /** What the last of those said. */
   lastRefusal: ContractError | undefined;
+  /** Later ones that a node got first, while it waited. */
+  overtaken = 0;
   /** Messages written to the client's stream. */
   messages = 0;
   /** 'complete' once every sample has its finish; an error ends the stream with it; 'left' is a client that is gone. */

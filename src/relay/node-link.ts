@@ -9,6 +9,7 @@ import {
   type NodeEvent,
   type NodeLoad,
   type ReportRequest,
+  SchedulePolicy,
 } from '../contract/gen/node_relay_pb.ts';
 import { isStatusCode } from '../contract/status-table.ts';
 import { checkFinished, checkLoad, checkTokens } from './check-report.ts';
@@ -19,6 +20,7 @@ import type { Job, JobHost, Sample } from './job.ts';
 import { Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
 import type { NodeFacts } from './node-facts.ts';
+import type { SchedulePolicyName } from './options.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import { Signal } from './signal.ts';
 
@@ -33,7 +35,14 @@ export interface LinkSettings {
   readonly tokenStallMs: number;
   readonly vocabSize: number;
   readonly build: Build;
+  readonly schedulePolicy: SchedulePolicyName;
 }
+
+const POLICIES: Readonly<Record<SchedulePolicyName, SchedulePolicy>> = {
+  lpm: SchedulePolicy.LPM,
+  fcfs: SchedulePolicy.FCFS,
+  priority: SchedulePolicy.PRIORITY,
+};
 
 /** What a link tells the fleet. */
 export interface LinkOwner {
@@ -266,12 +275,11 @@ export class NodeLink implements JobHost, StreamSource {
   private welcome(resumed: boolean): NodeCommand {
     const { relayEpoch, leaseMs, heartbeatMs, build } = this.settings;
     const { epoch: sessionEpoch, token: sessionToken, rank, lastReportSeq } = this;
+    const schedulePolicy = POLICIES[this.settings.schedulePolicy];
+    const session = { relayEpoch, sessionEpoch, sessionToken, rank, leaseMs, heartbeatMs, resumed, lastReportSeq };
     return create(NodeCommandSchema, {
       required: true,
-      command: {
-        case: 'welcome',
-        value: { relayEpoch, sessionEpoch, sessionToken, rank, leaseMs, heartbeatMs, resumed, lastReportSeq, build },
-      },
+      command: { case: 'welcome', value: { ...session, build, schedulePolicy } },
     });
   }
 

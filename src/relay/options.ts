@@ -1,6 +1,13 @@
 import type { Logger } from 'pino';
 import type { ServedModel } from './served-model.ts';
 
+/**
+ * As SGLang's: longest cached prefix first; first come, first served; highest priority first, which grows with waiting.
+ */
+export const SCHEDULE_POLICIES = ['lpm', 'fcfs', 'priority'] as const;
+
+export type SchedulePolicyName = (typeof SCHEDULE_POLICIES)[number];
+
 /** How a relay is set up; everything but the model and the build has a default. Times are milliseconds. */
 export interface RelayOptions {
   /** A model folder, or one read before with `readServedModel`. */
@@ -43,6 +50,8 @@ export interface RelayOptions {
   readonly receivingMaxBytes?: number;
   /** Fixes the number of ranks; any number of nodes may come without it. */
   readonly ranks?: number;
+  /** In which order waiting requests are served, at the relay and in each node. */
+  readonly schedulePolicy?: SchedulePolicyName;
   /** Defaults to warnings and worse on the standard output. */
   readonly logger?: Logger;
 }
@@ -73,6 +82,7 @@ export type RelaySettings = {
   readonly [K in keyof typeof defaultOptions]: number extends RelayOptions[K] ? number : string;
 } & {
   readonly ranks: number | undefined;
+  readonly schedulePolicy: SchedulePolicyName;
 };
 
 /** Sessions at a time; each costs memory, and anyone may attach. */
@@ -86,7 +96,7 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 /** Fills in the defaults. Throws RangeError naming an option that makes no sense. */
 export function settle(options: RelayOptions): RelaySettings {
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
-  const settings = { ...defaultOptions, ranks: undefined, ...given } as RelaySettings;
+  const settings = { ...defaultOptions, ranks: undefined, schedulePolicy: 'lpm', ...given } as RelaySettings;
   for (const key of Object.keys(defaultOptions) as (keyof typeof defaultOptions)[]) {
     const value: unknown = settings[key];
     if (typeof value === 'string') continue;
@@ -95,7 +105,12 @@ export function settle(options: RelayOptions): RelaySettings {
       throw new RangeError(`${key} must be an integer in [${least}, ${MAX_TIMER_MS}], got ${String(value)}.`);
     }
   }
-  const { ranks } = settings;
+  const { ranks, schedulePolicy } = settings;
+  if (!SCHEDULE_POLICIES.includes(schedulePolicy)) {
+    throw new RangeError(
+      `schedulePolicy must be one of ${SCHEDULE_POLICIES.join(', ')}, got ${String(schedulePolicy)}.`,
+    );
+  }
   if (ranks !== undefined && (!Number.isInteger(ranks) || ranks < 1 || ranks > MAX_NODES)) {
     throw new RangeError(`ranks must be an integer in [1, ${MAX_NODES}], got ${ranks}.`);
   }

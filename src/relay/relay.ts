@@ -59,6 +59,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
       heartbeatMs: settings.heartbeatMs,
       tokenStallMs: settings.tokenStallMs,
       ranks: settings.ranks,
+      schedulePolicy: settings.schedulePolicy,
     },
     {
       onLost(jobs) {
@@ -83,6 +84,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     log,
     packageVersion: options.build.packageVersion,
     ranks: settings.ranks,
+    schedulePolicy: settings.schedulePolicy,
     closing: () => closing,
   });
   const common = {

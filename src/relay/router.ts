@@ -4,7 +4,9 @@ import { overContext, overPool } from '../contract/normalise-request.ts';
 import { fitsAt, roomAt } from './generate-command.ts';
 import type { Job } from './job.ts';
 import type { NodeLink } from './node-link.ts';
+import type { SchedulePolicyName } from './options.ts';
 import { QueueClocks } from './queue-clocks.ts';
+import { overtake, waitingOrder } from './waiting-order.ts';
 
 export interface RouterSettings {
   readonly startWaitMs: number;
@@ -13,11 +15,13 @@ export interface RouterSettings {
   readonly queueMs: number;
   readonly firstTokenMs: number;
   readonly requestMs: number;
+  readonly schedulePolicy: SchedulePolicyName;
 }
 
 /**
  * Gives jobs to nodes: to the pinned rank, else to the least loaded. What finds no room waits in one bounded queue, in
- * order; what finds no node waits for one, but not for ever. Also keeps the clocks of a job, so that every one ends.
+ * the policy's order; what finds no node waits for one, but not for ever. Also keeps the clocks of a job, so that every
+ * one ends.
  */
 export class Router {
   private readonly queue: Job[] = [];
@@ -86,7 +90,7 @@ export class Router {
     const links = [...this.links()].filter((link) => link.serving);
     // Once the first unpinned job finds no room, later ones must not overtake it.
     let blocked = false;
-    for (const job of [...this.queue]) {
+    for (const job of waitingOrder(this.queue, this.settings.schedulePolicy, performance.now())) {
       if (!this.queue.includes(job)) continue;
       if (job.outcome !== undefined) {
         this.dequeue(job);
@@ -106,6 +110,7 @@ export class Router {
       const link = leastLoaded(able.filter((one) => one.hasRoom(job.unfinished.length)));
       if (link) {
         this.dequeue(job);
+        overtake(this.queue, job, link.rank);
         link.run(job);
       } else if (rank === undefined) blocked = true;
     }

@@ -17,6 +17,7 @@ import type { Job } from './job.ts';
 import type { JobTable } from './job-table.ts';
 import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
+import type { SchedulePolicyName } from './options.ts';
 import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
 import { modelInfoOf, serverInfoOf } from './server-info.ts';
@@ -31,6 +32,7 @@ export interface SchedulerParts {
   readonly log: Logger;
   readonly packageVersion: string;
   readonly ranks: number | undefined;
+  readonly schedulePolicy: SchedulePolicyName;
   /** True once the relay closes. */
   readonly closing: () => boolean;
 }
@@ -128,6 +130,7 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
         activeRequests: [...table.jobs].filter((job) => job.outcome === undefined).length,
         lastRequestAtMs,
         ranks: parts.ranks,
+        schedulePolicy: parts.schedulePolicy,
       }),
 
     getLoads(request) {
@@ -158,13 +161,14 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   };
 }
 
-function limitsOf({ model, fleet, ranks }: SchedulerParts): ModelLimits {
+function limitsOf({ model, fleet, ranks, schedulePolicy }: SchedulerParts): ModelLimits {
   const poolTokens = fleet.largestPool;
   return {
     vocabSize: model.vocabSize,
     contextLength: model.contextLength,
     eosTokenIds: model.eosTokenIds,
     hiddenSize: model.hiddenSize,
+    servesPriority: schedulePolicy === 'priority',
     ...(poolTokens === undefined ? {} : { poolTokens }),
     ...(ranks === undefined ? {} : { ranks }),
   };

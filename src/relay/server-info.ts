@@ -44,6 +44,7 @@ export interface ServerState {
   readonly activeRequests: number;
   readonly lastRequestAtMs: number | undefined;
   readonly ranks: number | undefined;
+  readonly schedulePolicy: string;
 }
 
 /** Capacities are those of the nodes that serve now; without one they are left out. */
@@ -65,6 +66,7 @@ export function serverInfoOf(
       context_length: model.contextLength,
       vocab_size: model.vocabSize,
       weight_version: weightVersion(model),
+      schedule_policy: state.schedulePolicy,
       load_balance_method: 'shortest_queue',
       disaggregation_mode: 'null',
       is_embedding: false,

@@ -3,7 +3,7 @@ import { Code, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { status } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
-import type { AttachRequest } from '../contract/gen/node_relay_pb.ts';
+import { type AttachRequest, Finished_Reason, SchedulePolicy } from '../contract/gen/node_relay_pb.ts';
 import { GetLoadsRequestSchema, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { benchPerTest, idsOf, PROMPT, running } from './testing/bench-per-test.ts';
 import { collect } from './testing/grpc-client.ts';
@@ -92,6 +92,43 @@ test('each wait for room is bounded, that of a request whose node was lost too',
   expect(messages.at(-1)?.response).toMatchObject({ case: 'complete', value: { finishReason: 'abort' } });
   expect(performance.now() - at).toBeLessThan(5_000);
   holding.cancel();
+});
+
+test('the policy goes to the nodes; by priority the highest waiting request is next, and nodes are told it', async () => {
+  const on = await start({ schedulePolicy: 'priority' });
+  const node = await on.node({ manual: true, maxRunning: 1 });
+  expect(node.welcome?.schedulePolicy).toBe(SchedulePolicy.PRIORITY);
+  const ask = (priority: number) => {
+    const stream = on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 0, customParams: { priority } }));
+    stream.on('error', () => {});
+    return collect(stream);
+  };
+  const whole = [ask(0)];
+  await node.until(() => node.jobs.length === 1);
+  const waiting = async () =>
+    (await on.client.unary(getLoads, create(GetLoadsRequestSchema))).aggregate?.totalWaitingReqs;
+  for (const [at, priority] of [-1, 7, 2].entries()) {
+    whole.push(ask(priority));
+    await expect.poll(waiting, { timeout: 5_000 }).toBe(at + 1);
+  }
+  for (let done = 0; done < 4; done++) {
+    await node.until(() => node.jobs.length === done + 1);
+    const finished = { case: 'finished' as const, value: { reason: Finished_Reason.LENGTH } };
+    await node.tell({ jobId: node.jobs[done]?.jobId ?? 0n, event: finished });
+  }
+  await Promise.all(whole);
+  expect(node.jobs.map(({ priority }) => priority)).toEqual([0, 7, 2, -1]);
+});
+
+test('a priority is refused by name where the policy has none', async () => {
+  const on = await start();
+  const node = await on.node();
+  expect(node.welcome?.schedulePolicy).toBe(SchedulePolicy.LPM);
+  const { error } = await collect(on.client.stream(generate, requestOf(PROMPT, { customParams: { priority: 1 } })));
+  expect(error).toMatchObject({
+    code: status.UNIMPLEMENTED,
+    details: 'custom_params.priority is served only by a relay that runs with --schedule-policy priority.',
+  });
 });
 
 /** Of another build than the relay's page. */
