@@ -2,12 +2,20 @@ import { Code } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
 import type { NormalisedRequest } from '../contract/normalised-request.ts';
 import { Job } from './job.ts';
+import { Signal } from './signal.ts';
 
 /** All jobs whose streams are open. Ids match as a whole, never by prefix, and an empty one never does. */
 export class JobTable {
   readonly jobs = new Set<Job>();
+  /** A job has its outcome. */
+  readonly ended = new Signal();
   private readonly byRequestId = new Map<string, Job>();
   private lastId = 0n;
+
+  /** Whether no job runs or waits; streams may still be written. */
+  get idle(): boolean {
+    return ![...this.jobs].some((job) => job.outcome === undefined);
+  }
 
   /** Throws ContractError (ALREADY_EXISTS) for the id of a running request, which stays as it is. */
   add(request: NormalisedRequest): Job {

@@ -1,8 +1,9 @@
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { expect, test, vi } from 'vitest';
 import { Finished_Reason, type NodeEventSchema } from '../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { FlushCacheRequestSchema } from '../contract/gen/smg_common_pb.ts';
 import { benchPerTest, idsOf, PROMPT } from './testing/bench-per-test.ts';
 import { collect } from './testing/grpc-client.ts';
 import { requestOf } from './testing/relay-bench.ts';
@@ -11,7 +12,7 @@ import { outputOf } from './testing/scripted-engine.ts';
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-const { generate } = SglangScheduler.method;
+const { generate, flushCache } = SglangScheduler.method;
 const start = benchPerTest();
 
 type Event = MessageInitShape<typeof NodeEventSchema>;
@@ -40,6 +41,7 @@ const lies: [string, (jobId: bigint) => Event][] = [
   ],
   ['an abort by itself', (jobId) => ({ jobId, event: { case: 'finished', value: { reason: Finished_Reason.ABORT } } })],
   ['an empty event', (jobId) => ({ jobId })],
+  ['an answer to no flush', () => ({ event: { case: 'cacheFlushed', value: { flushId: 1n } } })],
 ];
 
 test.each(lies)('a node that tells %s is put out, and its job goes on elsewhere', async (_, lie) => {
@@ -53,6 +55,26 @@ test.each(lies)('a node that tells %s is put out, and its job goes on elsewhere'
   await liar.until(() => liar.streamError !== undefined);
   expect(liar.streamError?.code).toBe(Code.InvalidArgument);
   expect(idsOf((await whole).messages)).toEqual(outputOf(PROMPT, 30));
+});
+
+const flushed = (flushId: bigint, value: object = {}): Event => ({
+  event: { case: 'cacheFlushed', value: { flushId, ...value } },
+});
+const falseFlushes: [string, (flushId: bigint) => Event[]][] = [
+  ['twice', (id) => [flushed(id), flushed(id)]],
+  ['another', (id) => [flushed(id + 1n)]],
+  ['with more than its pool has', (id) => [flushed(id, { freedTokens: 4097 })]],
+  ['as of a job', (id) => [{ ...flushed(id), jobId: 1n }]],
+];
+
+test.each(falseFlushes)('a node that answers a flush %s is put out', async (_, answers) => {
+  const on = await start();
+  const liar = await on.node({ manual: true });
+  const answer = on.client.unary(flushCache, create(FlushCacheRequestSchema));
+  await liar.until(() => liar.commandsOf('flushCache').length === 1);
+  await liar.tell(...answers(liar.commandsOf('flushCache')[0]?.flushId ?? 0n));
+  expect(liar.reportError?.code).toBe(Code.InvalidArgument);
+  await answer;
 });
 
 test('what a node tells late of a job that ended is ignored', async () => {

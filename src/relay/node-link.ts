@@ -4,6 +4,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
 import {
   type Build,
+  type CacheFlushed,
   type NodeCommand,
   NodeCommandSchema,
   type NodeEvent,
@@ -21,6 +22,7 @@ import { Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { SchedulePolicyName } from './options.ts';
+import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import { Signal } from './signal.ts';
 
@@ -72,6 +74,7 @@ export class NodeLink implements JobHost, StreamSource {
   /** It is over since the node told what can't be. */
   lied = false;
   private readonly jobs = new RunningJobs();
+  private readonly flushes = new PendingFlushes();
   private readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
   private readonly owner: LinkOwner;
@@ -133,6 +136,14 @@ export class NodeLink implements JobHost, StreamSource {
     this.owner.onLinkChange(this);
   }
 
+  /** Empties the node's prefix cache. Undefined: its session ended first, or it leaves too many flushes unanswered. */
+  async flushCache(): Promise<Flushed | undefined> {
+    const asked = this.ended ? undefined : this.flushes.ask();
+    if (!asked) return undefined;
+    this.send({ case: 'flushCache', value: { flushId: asked.id } });
+    return asked.answer;
+  }
+
   /** What runs there goes on, and nothing new comes. Harmless when done twice. */
   drain(reason: string): void {
     if (this.draining) return;
@@ -180,7 +191,7 @@ export class NodeLink implements JobHost, StreamSource {
         }
         // Counted before its events: a report that ends the session is not taken in a second time either.
         this.lastReportSeq = request.seq;
-        for (const event of request.events) this.take(event);
+        for (const event of request.events) this.take(event, request.load);
       }
     } catch (error) {
       this.lied = error instanceof Lie;
@@ -207,6 +218,7 @@ export class NodeLink implements JobHost, StreamSource {
     // One whose command may never have arrived still waits for its first node.
     for (const one of running) one.job.leaveHost(one.told || one.commandSeq <= this.outbox.acknowledgedSeq);
     this.outbox.clear();
+    this.flushes.clear();
     this.woken.notify();
     this.owner.onLinkEnd(
       this,
@@ -214,7 +226,12 @@ export class NodeLink implements JobHost, StreamSource {
     );
   }
 
-  private take(event: NodeEvent): void {
+  /** `load` is what the same report told. */
+  private take(event: NodeEvent, load: NodeLoad | undefined): void {
+    if (event.event.case === 'cacheFlushed') {
+      this.takeFlushed(event.jobId, event.event.value, load);
+      return;
+    }
     const running = this.jobs.find(event.jobId);
     if (!running) {
       if (this.jobs.wasHere(event.jobId)) return;
@@ -248,6 +265,12 @@ export class NodeLink implements JobHost, StreamSource {
       default:
         throw new Lie('an event without content');
     }
+  }
+
+  private takeFlushed(jobId: bigint, { flushId, freedTokens }: CacheFlushed, load: NodeLoad | undefined): void {
+    if (jobId !== 0n) throw new Lie('a flush of a job');
+    if (freedTokens > this.facts.poolTokens) throw new Lie('more freed tokens than its pool has');
+    this.flushes.answer(flushId, { freedTokens, keptTokens: load?.cachedTokens });
   }
 
   /** A sample failed at the node: the whole job leaves it, so that its samples stay together. */

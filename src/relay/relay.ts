@@ -140,7 +140,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     const closed = new ContractError(Code.Unavailable, 'The relay is closing.');
     for (const job of router.waiting.slice()) job.fail(closed);
     const deadline = performance.now() + settings.closeGraceMs;
-    while ([...table.jobs].some((job) => job.outcome === undefined) && performance.now() < deadline) {
+    while (!table.idle && performance.now() < deadline) {
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
     for (const job of table.jobs) job.fail(closed);

@@ -12,6 +12,7 @@ import {
 import { normaliseRequest } from '../contract/normalise-request.ts';
 import type { ModelLimits } from '../contract/normalised-request.ts';
 import type { Fleet } from './fleet.ts';
+import { flushCache } from './flush-cache.ts';
 import { errorOf, streamJob } from './generate-stream.ts';
 import type { Job } from './job.ts';
 import type { JobTable } from './job-table.ts';
@@ -47,7 +48,10 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   /** Checks a request and gives it to the router. Throws ContractError. */
   function admit(request: GenerateRequest): Job {
     const job = table.add(normaliseRequest(request, limitsOf(parts)));
-    job.onEnd = () => metrics.jobEnded(job);
+    job.onEnd = () => {
+      metrics.jobEnded(job);
+      table.ended.notify();
+    };
     job.onFirstToken = () => metrics.firstToken(job);
     try {
       router.submit(job);
@@ -141,6 +145,16 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       }
     },
 
+    async flushCache({ timeoutS }, { signal }) {
+      try {
+        const answer = await flushCache(parts, timeoutS, signal);
+        log.info({ success: answer.success, message: answer.message }, 'prefix caches flushed');
+        return answer;
+      } catch (error) {
+        throw toConnectError(error);
+      }
+    },
+
     // Nothing enters it yet. An UNIMPLEMENTED here would be asked again for ever, up to ten times a second.
     // biome-ignore lint/correctness/useYield: an open, silent stream
     async *subscribeKvEvents(_request, context) {
@@ -152,7 +166,6 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     async *getTokenizer() {
       throw unimplemented('GetTokenizer', 'read the tokenizer in the folder that GetModelInfo names');
     },
-    flushCache: refuse('FlushCache'),
     startProfile: refuse('StartProfile'),
     stopProfile: refuse('StopProfile'),
     loadLoRAAdapter: refuse('LoadLoRAAdapter'),

@@ -28,6 +28,8 @@ export interface Script extends EngineScript {
   readonly fate?: () => 'arrives' | 'request lost' | 'response lost' | 'comes twice';
   /** Generates nothing by itself. */
   readonly manual?: boolean;
+  /** What a flush of its prefix cache gives back; it answers none without. */
+  readonly freedTokens?: number;
   /** Fields of the AttachRequest that differ. */
   readonly attach?: Partial<Omit<AttachRequest, '$typeName' | '$unknown'>>;
 }
@@ -211,6 +213,13 @@ export class ScriptedNode {
       case 'abort':
         this.engine.abort(command.command.value.jobId);
         break;
+      case 'flushCache': {
+        const { flushId } = command.command.value;
+        const { freedTokens } = this.script;
+        if (freedTokens !== undefined)
+          void this.tell({ event: { case: 'cacheFlushed', value: { flushId, freedTokens } } });
+        break;
+      }
       default:
     }
     this.schedule();
