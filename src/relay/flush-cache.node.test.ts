@@ -3,7 +3,7 @@ import { Code, createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { status } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
-import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { GetServerInfoRequestSchema, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { FlushCacheRequestSchema } from '../contract/gen/smg_common_pb.ts';
 import { benchPerTest, running } from './testing/bench-per-test.ts';
 import type { RelayBench } from './testing/relay-bench.ts';
@@ -12,7 +12,7 @@ import type { ScriptedNode } from './testing/scripted-node.ts';
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-const { flushCache } = SglangScheduler.method;
+const { flushCache, getServerInfo } = SglangScheduler.method;
 const start = benchPerTest();
 const flush = (on: RelayBench, timeoutS = 0) =>
   on.client.unary(flushCache, create(FlushCacheRequestSchema, { timeoutS }));
@@ -86,17 +86,8 @@ test('with a timeout it waits for what runs and what waits', async () => {
   const node = await on.node({ freedTokens: 48, maxRunning: 1, stepMs: 2 });
   const { whole } = await running(on, 40);
   const next = running(on, 20);
-  await expect
-    .poll(
-      async () =>
-        (
-          await on.client.unary(
-            SglangScheduler.method.getServerInfo,
-            create(SglangScheduler.method.getServerInfo.input),
-          )
-        ).activeRequests,
-    )
-    .toBe(2);
+  const info = () => on.client.unary(getServerInfo, create(GetServerInfoRequestSchema));
+  await expect.poll(async () => (await info()).activeRequests, { timeout: 5_000 }).toBe(2);
   const answer = flush(on, 20);
   await whole;
   await (await next).whole;

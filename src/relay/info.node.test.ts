@@ -16,8 +16,9 @@ import {
   SglangScheduler,
 } from '../contract/gen/sglang_scheduler_pb.ts';
 import { SubscribeKvEventsRequestSchema } from '../contract/gen/smg_common_pb.ts';
+import { PROMPT } from './testing/bench-per-test.ts';
 import { collect } from './testing/grpc-client.ts';
-import { MODEL_DIR, RelayBench } from './testing/relay-bench.ts';
+import { MODEL_DIR, RelayBench, requestOf } from './testing/relay-bench.ts';
 import type { ScriptedNode } from './testing/scripted-node.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
@@ -118,6 +119,39 @@ test('loads are what the nodes told; what is unknown is absent', async () => {
   await node.detach();
 });
 
+test('what waits inside a node runs for the relay, and is counted once', async () => {
+  const loads = async () => (await bench.client.unary(method.getLoads, create(GetLoadsRequestSchema))).loads[0];
+  const node = await bench.node({ manual: true, maxRunning: 3 });
+  // The first two go to the node, one of two samples; the third waits at the relay with five tokens.
+  const streams = [{ n: 2 }, {}, {}].map((sampling) =>
+    bench.client.stream(method.generate, requestOf(PROMPT, sampling)),
+  );
+  for (const stream of streams) stream.on('error', () => {});
+  await node.until(() => node.jobs.length === 2);
+  await expect.poll(async () => (await loads())?.numWaitingReqs, { timeout: 5_000 }).toBe(1);
+  expect(await loads()).toMatchObject({ numWaitingUncachedTokens: 5, queues: { retracted: 0 } });
+  node.load = { running: 1, waiting: 2, retracted: 2, waitingUncachedTokens: 40, cachedTokens: 64 };
+  await node.report(true);
+  expect(await loads()).toMatchObject({
+    numRunningReqs: 3,
+    numWaitingReqs: 1,
+    numTotalReqs: 4,
+    numWaitingUncachedTokens: 45,
+    queues: { waiting: 1, retracted: 2 },
+  });
+  // What ended since the node told of it isn't retracted any more.
+  streams[2]?.cancel();
+  streams[0]?.cancel();
+  await expect.poll(async () => (await loads())?.numTotalReqs, { timeout: 5_000 }).toBe(1);
+  expect((await loads())?.queues?.retracted).toBe(1);
+  // As much as the field holds.
+  node.load = { waiting: 1, waitingUncachedTokens: 2 ** 32 - 1 };
+  await node.report(true);
+  expect((await loads())?.numWaitingUncachedTokens).toBe(2 ** 31 - 1);
+  streams[1]?.cancel();
+  await node.detach();
+});
+
 test('/metrics has a sample of what a node told, and none of what it did not', async () => {
   const node = await bench.node({ poolTokens: 1000 });
   const told = async () => {
@@ -129,6 +163,7 @@ test('/metrics has a sample of what a node told, and none of what it did not', a
     (name) => `sglang:${name}`,
   );
   unknown.push('shoal:gpu_bytes', 'shoal:heap_bytes', 'shoal:hidden');
+  unknown.push('sglang:num_retracted_reqs', 'shoal:prefix_cache_tokens', 'shoal:waiting_uncached_tokens');
   const before = await told();
   for (const name of unknown) expect(before.get(name)).toBeUndefined();
   expect(before.get('sglang:max_total_num_tokens')).toBe('1000');
@@ -137,10 +172,14 @@ test('/metrics has a sample of what a node told, and none of what it did not', a
   await node.report(true);
   const silent = await told();
   for (const name of unknown) expect(silent.get(name)).toBeUndefined();
-  node.load = { usedTokens: 0, genThroughput: 0, gpuBytes: 7n, hidden: true };
+  node.load = { usedTokens: 0, genThroughput: 0, gpuBytes: 7n, hidden: true, retracted: 0, cachedTokens: 48 };
   await node.report(true);
   const after = await told();
-  expect(unknown.map((name) => after.get(name))).toEqual(['0', '0', '0', undefined, '7', undefined, '1']);
+  expect(unknown.map((name) => after.get(name))).toEqual([
+    ...['0', '0', '0', undefined],
+    ...['7', undefined, '1'],
+    ...['0', '48', undefined],
+  ]);
   await node.detach();
 });
 

@@ -57,6 +57,22 @@ test.each(lies)('a node that tells %s is put out, and its job goes on elsewhere'
   expect(idsOf((await whole).messages)).toEqual(outputOf(PROMPT, 30));
 });
 
+test.each([
+  ['more retracted sequences than it was ever given', { retracted: 2 }],
+  ['more retracted sequences than wait', { retracted: 1, waiting: 0 }],
+  ['tokens of waiting sequences, where none waits', { waiting: 0, waitingUncachedTokens: 1 }],
+  ['more cached tokens than its pool has', { cachedTokens: 4097 }],
+  ['a hit rate over 1', { cacheHitRate: 1.1 }],
+])('a node that tells %s is put out', async (_, load) => {
+  const on = await start();
+  const liar = await on.node({ manual: true });
+  on.client.stream(generate, requestOf(PROMPT)).on('error', () => {});
+  await liar.until(() => liar.jobs.length === 1);
+  liar.load = load;
+  await liar.report(true);
+  expect(liar.reportError?.code).toBe(Code.InvalidArgument);
+});
+
 const flushed = (flushId: bigint, value: object = {}): Event => ({
   event: { case: 'cacheFlushed', value: { flushId, ...value } },
 });

@@ -12,6 +12,8 @@ import type { NodeLink } from './node-link.ts';
 
 const SECTIONS = ['core', 'memory', 'spec', 'lora', 'disagg', 'queues', 'all'];
 const GIB = 1024 ** 3;
+/** A node may tell more than the proto's field holds. */
+const MAX_INT32 = 2 ** 31 - 1;
 
 /** One load per node that serves. Throws ContractError for a section that doesn't exist. */
 export function loadsOf(
@@ -59,6 +61,8 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
   const { facts, load } = link;
   const numRunningReqs = link.runningSamples;
   const numWaitingReqs = samplesOf(waiting);
+  // What waits inside the node isn't among these: each waiting prompt counts once.
+  const promptTokens = waiting.reduce((total, job) => total + job.request.inputIds.length, 0);
   const tokenUsage = (load?.usedTokens ?? 0) / facts.poolTokens;
   const value = create(SchedulerLoadSchema, {
     dpRank: link.rank,
@@ -72,7 +76,7 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
     cacheHitRate: load?.cacheHitRate ?? 0,
     utilization: Math.max(numRunningReqs / facts.maxRunning, tokenUsage / 0.9),
     maxRunningRequests: facts.maxRunning,
-    numWaitingUncachedTokens: waiting.reduce((total, job) => total + job.request.inputIds.length, 0),
+    numWaitingUncachedTokens: Math.min(MAX_INT32, promptTokens + (load?.waitingUncachedTokens ?? 0)),
   });
   if (wants('memory') && load?.weightBytes !== undefined && load.kvBytes !== undefined) {
     value.memory = {
@@ -99,10 +103,11 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
   if (wants('queues')) {
     value.queues = {
       $typeName: 'sglang.grpc.scheduler.QueueMetrics',
+      // What waits inside the node is part of what runs there for the relay.
       waiting: numWaitingReqs,
       grammar: 0,
       paused: 0,
-      retracted: 0,
+      retracted: link.retractedSamples ?? 0,
     };
   }
   return value;

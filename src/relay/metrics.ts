@@ -101,6 +101,11 @@ export class Metrics {
     total('shoal:nodes', 'Nodes that serve.', () => serving().length);
     total('sglang:num_queue_reqs', 'Requests that wait at the relay.', () => waiting().length);
     perNode('sglang:num_running_reqs', 'Sequences given to the node.', (link) => link.runningSamples);
+    perNode(
+      'sglang:num_retracted_reqs',
+      'Of those: they ran, and wait since others needed their KV slots.',
+      (link) => link.retractedSamples,
+    );
     perNode('sglang:num_used_tokens', 'KV slots neither free nor evictable.', ({ load }) => load?.usedTokens);
     perNode('sglang:token_usage', 'Used part of the KV slots.', ({ load, facts }) =>
       load?.usedTokens === undefined ? undefined : load.usedTokens / facts.poolTokens,
@@ -108,6 +113,16 @@ export class Metrics {
     perNode('sglang:gen_throughput', 'Output tokens per second.', ({ load }) => load?.genThroughput);
     perNode('sglang:cache_hit_rate', 'Part of prompts found in the prefix cache.', ({ load }) => load?.cacheHitRate);
     perNode('sglang:max_total_num_tokens', 'KV slots, in tokens.', ({ facts }) => facts.poolTokens);
+    perNode(
+      'shoal:prefix_cache_tokens',
+      'KV slots that hold a prefix, in use or not.',
+      ({ load }) => load?.cachedTokens,
+    );
+    perNode(
+      'shoal:waiting_uncached_tokens',
+      'Tokens of sequences that wait inside the node which no cached prefix covers.',
+      ({ load }) => load?.waitingUncachedTokens,
+    );
     perNode('shoal:gpu_bytes', 'Bytes of all live GPU buffers.', ({ load }) => numberOf(load?.gpuBytes));
     perNode('shoal:heap_bytes', 'Bytes of the heap of the page, where it tells them.', ({ load }) =>
       numberOf(load?.heapBytes),

@@ -78,6 +78,8 @@ export class NodeLink implements JobHost, StreamSource {
   private readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
   private readonly owner: LinkOwner;
+  /** In all. */
+  private givenSamples = 0;
   private lastReportSeq = 0n;
   private epoch = 0n;
   private connected = false;
@@ -110,6 +112,12 @@ export class NodeLink implements JobHost, StreamSource {
     return this.jobs.all.reduce((total, { job }) => total + job.unfinished.length, 0);
   }
 
+  /** Those of them that ran and wait again, as the node last told: what ended since is none of them any more. */
+  get retractedSamples(): number | undefined {
+    const retracted = this.load?.retracted;
+    return retracted === undefined ? undefined : Math.min(retracted, this.runningSamples);
+  }
+
   /** Whether the node has room for more sequences; an idle one takes any number and runs them in turn. */
   hasRoom(samples: number): boolean {
     const running = this.runningSamples;
@@ -119,6 +127,7 @@ export class NodeLink implements JobHost, StreamSource {
   run(job: Job): void {
     const maxNewTokens = newTokensAt(job, this.facts);
     job.host = this;
+    this.givenSamples += job.unfinished.length;
     const seq = this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
     this.jobs.add(new RunningJob(job, maxNewTokens, seq));
   }
@@ -182,7 +191,7 @@ export class NodeLink implements JobHost, StreamSource {
     this.clocks.renewLease();
     try {
       this.outbox.acknowledge(request.lastCommandSeq);
-      if (request.load) this.load = checkLoad(request.load, this.facts);
+      if (request.load) this.load = checkLoad(request.load, this.facts, this.givenSamples);
       if (request.seq === 0n) {
         if (request.events.length > 0) throw new Lie('events in a heartbeat');
       } else if (request.seq > this.lastReportSeq) {
