@@ -31,6 +31,16 @@ async function browserWith(...args: Parameters<typeof TestBrowser.launch>): Prom
 /** Six samples of all that the context holds: seconds of work for a page. */
 const longRequest = () => greedyRequest(PROMPT_IDS, { maxNewTokens: 500, ignoreEos: true, temperature: 1, n: 6 });
 
+/** From now on every state that the page shows; they go where the page reloads. */
+async function watchStates(page: Page): Promise<() => Promise<string[]>> {
+  await page.evaluate(`(() => {
+    window.states = [];
+    new MutationObserver(() => window.states.push(document.documentElement.dataset.state))
+      .observe(document.documentElement, { attributeFilter: ['data-state'] });
+  })()`);
+  return async () => (await page.evaluate('window.states')) as string[];
+}
+
 /** A request that runs: its first token is here. `failure` is how it ends. */
 async function runningRequest(relay: TestRelay) {
   const client = schedulerClient(relay.grpc);
@@ -99,6 +109,51 @@ describe('a page goes', () => {
     await until('the relay has no node', 2_000, async () => (await nodes(relay)) === 0);
     await page.getByRole('button', { name: /join/i }).click();
     await untilState(page, 'serving', 30_000);
+    await expectServes(relay);
+  });
+
+  test('when it leaves while its model still loads, it never becomes a node', async () => {
+    const relay = await relayWith();
+    const page = await (await browserWith()).open(relay.webUrl);
+    let held = false;
+    await page.context().route('**/model/files/**', () => {
+      held = true;
+    });
+    await page.getByRole('button', { name: /join/i }).click();
+    await until('the page asks for its model', 10_000, () => held);
+    await untilState(page, 'loading', 1_000);
+    const states = await watchStates(page);
+    await page.getByRole('button', { name: /leave/i }).click();
+    await untilState(page, 'left', 5_000);
+    expect(await states()).not.toContain('serving');
+    expect(await nodes(relay)).toBe(0);
+    // What was held goes on, to nobody: the same page joins afresh.
+    await page.context().unrouteAll({ behavior: 'ignoreErrors' });
+    await page.getByRole('button', { name: /join/i }).click();
+    await untilState(page, 'serving', 30_000);
+    await expectServes(relay);
+    expect(await nodes(relay)).toBe(1);
+  });
+
+  test('when its GPU process crashes it gets a new device by itself, and serves', async () => {
+    const relay = await relayWith('--lease', '60s');
+    const browser = await browserWith();
+    const page = await browser.serve(relay.webUrl);
+    const states = await watchStates(page);
+    const { failure } = await runningRequest(relay);
+    const crashedAt = performance.now();
+    const session = await browser.browser.newBrowserCDPSession();
+    // It may answer, or not.
+    void session.send('Browser.crashGpuProcess').catch(() => {});
+    const { code, at } = await within('the end of the stream', 15_000, failure);
+    expect(code).toBe('Unavailable');
+    expect(at - crashedAt).toBeLessThan(10_000);
+    await until('the page serves again', 20_000, async () => {
+      const all = await states();
+      return all.includes('loading') && all.at(-1) === 'serving';
+    });
+    expect(performance.now() - crashedAt).toBeLessThan(20_000);
+    expect(await nodes(relay)).toBe(1);
     await expectServes(relay);
   });
 
@@ -179,6 +234,30 @@ describe('the relay goes', () => {
     expect(performance.now() - backAt).toBeLessThan(10_000);
     await untilState(page, 'serving', 2_000);
     expect(await page.evaluate('window.notReloaded')).toBe(true);
+    await expectServes(again);
+  });
+
+  test('before a page has joined: the page says so, goes on trying and joins by itself', async () => {
+    const relay = await relayWith();
+    const page = await (await browserWith()).open(relay.webUrl);
+    let ask = () => {};
+    const asked = new Promise<void>((resolve) => {
+      ask = resolve;
+    });
+    await page.context().route('**/model/manifest.json', async (route) => {
+      ask();
+      await relay.command.kill();
+      await route.continue();
+    });
+    await page.getByRole('button', { name: /join/i }).click();
+    await within('the page asks for the model', 10_000, asked);
+    await page.context().unrouteAll({ behavior: 'wait' });
+    await page.waitForFunction('/trying again/.test(document.body.innerText)', undefined, { timeout: 10_000 });
+    const states = await watchStates(page);
+
+    const again = await relayWith(...portsOf(relay));
+    await untilState(page, 'serving', 20_000);
+    expect(await states()).not.toContain('error');
     await expectServes(again);
   });
 

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { packageRoot } from '../src/cli/paths.ts';
 import { pageState, TestBrowser, untilState } from './harness/browser.ts';
-import { PROMPT_IDS } from './harness/golden.ts';
+import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
-import { collect, greedyRequest, schedulerClient } from './harness/scheduler.ts';
+import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 
 const pictures = join(packageRoot, 'test-results');
 let relay: TestRelay;
@@ -47,6 +47,48 @@ test('joins by a button, tells model, adapter and state, and counts tokens', asy
   await page.context().close();
 });
 
+test('lends as much as its user says, on later visits too', async () => {
+  const client = schedulerClient(relay.grpc);
+  const page = await browser.open(relay.webUrl);
+  const memory = page.getByRole('spinbutton', { name: /memory/i });
+  const sequences = page.getByRole('spinbutton', { name: /sequences/i });
+  await memory.fill('1');
+  await sequences.fill('4');
+  const serves = async () => {
+    await page.getByRole('button', { name: /join/i }).click();
+    await untilState(page, 'serving', 30_000);
+    const [load, ...others] = (await client.getLoads({})).loads;
+    expect(others).toEqual([]);
+    return load!;
+  };
+  const load = await serves();
+  expect(load.maxRunningRequests).toBe(4);
+  // 5 layers of K and V, 4 heads of 8 float32 each: as many blocks of 16 tokens as fit.
+  const tokenBytes = 5 * 2 * 4 * 8 * 4;
+  expect(load.maxTotalNumTokens).toBe(Math.floor(2 ** 20 / tokenBytes / 16) * 16);
+  const answer = await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 12 }));
+  expect(idsOf(answer)).toEqual(OUTPUT_IDS.slice(0, 12));
+
+  await page.getByRole('button', { name: /leave/i }).click();
+  await untilState(page, 'left', 5_000);
+  await page.reload();
+  expect(await memory.inputValue()).toBe('1');
+  expect(await sequences.inputValue()).toBe('4');
+  const { maxRunningRequests, maxTotalNumTokens } = await serves();
+  expect({ maxRunningRequests, maxTotalNumTokens }).toEqual({
+    maxRunningRequests: load.maxRunningRequests,
+    maxTotalNumTokens: load.maxTotalNumTokens,
+  });
+
+  // What the fields do not take is not lent.
+  await page.getByRole('button', { name: /leave/i }).click();
+  await untilState(page, 'left', 5_000);
+  await sequences.fill('0');
+  await sequences.blur();
+  expect((await serves()).maxRunningRequests).toBe(4);
+  await page.context().close();
+});
+
 test('says so where WebGPU is missing', async () => {
   const context = await browser.browser.newContext();
   await context.addInitScript('delete Navigator.prototype.gpu');
@@ -72,4 +114,24 @@ test('fits a narrow screen', async () => {
 
 test('nothing was written to the console as an error', () => {
   expect(browser.errors).toEqual([]);
+});
+
+test('says what helps where WebGPU offers no adapter', async () => {
+  // One browser at a time.
+  await browser.close();
+  // Nothing to draw with: neither the GPU nor what stands in for it.
+  const bare = await TestBrowser.launch({
+    softwareGpu: false,
+    args: ['--disable-gpu', '--disable-software-rasterizer'],
+  });
+  try {
+    const page = await bare.open(`${relay.webUrl}/#join`);
+    await untilState(page, 'error', 20_000);
+    const said = await page.locator('body').innerText();
+    expect(said).toMatch(/no adapter here\. See chrome:\/\/gpu for why/);
+    expect(await page.evaluate('document.documentElement.dataset.error')).toMatch(/chrome:\/\/gpu/);
+    await page.screenshot({ path: join(pictures, 'page-no-adapter.png') });
+  } finally {
+    await bare.close();
+  }
 });

@@ -18,11 +18,15 @@ export class TestBrowser {
   }
 
   static async launch(
-    options: { readonly args?: readonly string[]; readonly ignoreDefaultArgs?: string[] } = {},
+    options: {
+      readonly args?: readonly string[];
+      readonly ignoreDefaultArgs?: string[];
+      readonly softwareGpu?: boolean;
+    } = {},
   ): Promise<TestBrowser> {
     const executablePath = process.env.SHOAL_BROWSER || (await findBrowser());
     if (!executablePath) throw new Error('no browser: the tests are started with `npm test`, which brings one');
-    const own = launchOptions({ executablePath, headless: true, softwareGpu: true });
+    const own = launchOptions({ executablePath, headless: true, softwareGpu: options.softwareGpu ?? true });
     const server = await chromium.launchServer({
       ...own,
       // Playwright would listen on every interface.

@@ -23,11 +23,12 @@ export function installShoal(): InstalledShoal {
   };
 }
 
-/** Makes an installed shoal another build of the same page: its relay and its page tell another hash. */
-export function makeOtherBuild({ folder }: InstalledShoal, pageHash: string): void {
+/** Makes an installed shoal another build: its relay tells another hash, and its page does unless `page` is false. */
+export function makeOtherBuild({ folder }: InstalledShoal, pageHash: string, { page } = { page: true }): void {
   const buildFile = join(folder, 'dist', 'build.json');
   const build = JSON.parse(readFileSync(buildFile, 'utf8')) as { pageHash: string };
   writeFileSync(buildFile, JSON.stringify({ ...build, pageHash }));
+  if (!page) return;
   const indexFile = join(folder, 'dist', 'page', 'index.html');
   const html = readFileSync(indexFile, 'utf8');
   const other = html.replace(build.pageHash, pageHash);

@@ -8,8 +8,12 @@ export interface TestRelay {
 }
 
 /** `shoal relay` in a process of its own, on free ports unless `args` name them. */
-export async function startRelay(args: readonly string[] = [], node = node22): Promise<TestRelay> {
-  const command = new Command(node, [shoalScript, 'relay', '--port', '0', '--web-port', '0', ...args]);
+export async function startRelay(
+  args: readonly string[] = [],
+  node = node22,
+  script = shoalScript,
+): Promise<TestRelay> {
+  const command = new Command(node, [script, 'relay', '--port', '0', '--web-port', '0', ...args]);
   try {
     const [, webUrl] = await command.line(/^page +(http:\/\/\S+?)\/?$/, 20_000);
     const [, address] = await command.line(/^worker +grpc:\/\/(\S+)$/, 5_000);
