@@ -60,6 +60,12 @@ test.each([
   [['relay', '--port', 'abc']],
   [['relay', '--lease', '0']],
   [['relay', '--heartbeat', '1y']],
+  [['relay', '--queue-wait', '0']],
+  [['relay', '--first-token-wait', '0s']],
+  [['start', '--request-limit', '25h']],
+  [['relay', '--max-queued', '-1']],
+  [['relay', '--max-queued', '1.5']],
+  [['relay', '--schedule-policy', 'lifo']],
   [['start', 'surplus']],
   [['node']],
   [['node', '--relay', '127.0.0.1:8080']],
@@ -77,10 +83,23 @@ test.each([
   expect(stderr).toMatch(/^error: [^\n]+\n$/);
 });
 
-test('a lease shorter than two heartbeats is a bad value', async () => {
-  const { code, message } = await run('relay', '--lease', '1s', '--heartbeat', '900ms');
+test('a lease shorter than three heartbeats is a bad value', async () => {
+  const { code, message } = await run('relay', '--lease', '1s', '--heartbeat', '400ms');
   expect(code).toBe(2);
-  expect(message).toMatch(/--lease/);
+  expect(message).toBe('the --lease must be at least three times the --heartbeat.');
+});
+
+test.each(['relay', 'start'])("%s's help tells the limits of requests, and their defaults", async (command) => {
+  const help = (await run(command, '--help')).stdout.replace(/\s+/g, ' ');
+  for (const [flag, value] of [
+    ['--queue-wait <time>', '2m'],
+    ['--first-token-wait <time>', '5m'],
+    ['--request-limit <time>', '60m'],
+    ['--max-queued <n>', '1024'],
+  ]) {
+    expect(help).toMatch(new RegExp(`${flag} [^-]+\\(default: ${value}\\)`));
+  }
+  expect(help).toContain('(choices: "lpm", "fcfs", "priority", default: "lpm")');
 });
 
 test('a folder without a model is named', async () => {

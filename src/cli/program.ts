@@ -119,7 +119,18 @@ function withRelayFlags(command: Command): Command {
     .addOption(duration('--lease <time>', 'how long a silent node keeps its session', '15s', parsePositiveDuration))
     .addOption(duration('--heartbeat <time>', 'how often node and relay speak', '3s', parsePositiveDuration))
     .addOption(duration('--start-wait <time>', 'how long a request waits for a first node', '20s', parseDuration))
-    .addOption(duration('--rejoin-wait <time>', 'how long a lost request waits for another node', '0', parseDuration));
+    .addOption(duration('--rejoin-wait <time>', 'how long a lost request waits for another node', '0', parseDuration))
+    .addOption(
+      duration('--queue-wait <time>', 'how long a request waits for room at a node', '2m', parsePositiveDuration),
+    )
+    .addOption(duration('--first-token-wait <time>', 'how long a first token may take', '5m', parsePositiveDuration))
+    .addOption(duration('--request-limit <time>', 'how long a whole request may take', '60m', parsePositiveDuration))
+    .option('--max-queued <n>', 'how many requests wait at most; 0: none', parseCount, 1024)
+    .addOption(
+      new Option('--schedule-policy <policy>', 'which waiting request is next: longest prefix, first come, or priority')
+        .choices(['lpm', 'fcfs', 'priority'])
+        .default('lpm'),
+    );
 }
 
 function duration(flags: string, description: string, value: string, parse: (text: string) => number): Option {

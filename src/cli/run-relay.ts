@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { pino } from 'pino';
+import type { SchedulePolicyName } from '../relay/options.ts';
 import { CliError } from './errors.ts';
 import { pageDir, readBuildInfo } from './paths.ts';
 import { formatHost } from './values.ts';
@@ -16,6 +17,11 @@ export interface RelayFlags {
   readonly heartbeat: number;
   readonly startWait: number;
   readonly rejoinWait: number;
+  readonly queueWait: number;
+  readonly firstTokenWait: number;
+  readonly requestLimit: number;
+  readonly maxQueued: number;
+  readonly schedulePolicy: SchedulePolicyName;
 }
 
 export interface RunningRelay {
@@ -29,8 +35,8 @@ export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
   if (Number(process.versions.node.split('.')[0]) < 22) {
     throw new CliError(`the relay needs Node 22 or newer; this is ${process.versions.node}.`);
   }
-  if (flags.heartbeat * 2 > flags.lease) {
-    throw new CliError('the --lease must be at least twice the --heartbeat.', 2);
+  if (flags.heartbeat * 3 > flags.lease) {
+    throw new CliError('the --lease must be at least three times the --heartbeat.', 2);
   }
   const modelDir = resolve(flags.model);
   for (const file of ['config.json', 'tokenizer.json']) {
@@ -50,6 +56,11 @@ export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
       heartbeatMs: flags.heartbeat,
       startWaitMs: flags.startWait,
       rejoinWaitMs: flags.rejoinWait,
+      queueMs: flags.queueWait,
+      firstTokenMs: flags.firstTokenWait,
+      requestMs: flags.requestLimit,
+      maxQueued: flags.maxQueued,
+      schedulePolicy: flags.schedulePolicy,
       // The standard output is the command's own.
       logger: pino({ level: process.env.SHOAL_LOG ?? 'warn' }, pino.destination({ dest: 2, sync: true })),
     });
