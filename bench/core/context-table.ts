@@ -1,5 +1,5 @@
 import { BLOCK_TOKENS, type StepBatch } from '../../src/model/runner.ts';
-import { contexts, difference, MOST_DIFFERENCE } from './neighbours.ts';
+import { contexts, difference, neighbourBar } from './neighbours.ts';
 import { type BenchTable, fixed, percent } from './report.ts';
 import type { Setting } from './run-bench.ts';
 import { median } from './stats.ts';
@@ -23,6 +23,7 @@ export async function contextTable(setting: Setting): Promise<BenchTable> {
     }
   }
   const medians = lengths.map((length) => median(times.get(length)!));
+  const bests = lengths.map((length) => Math.min(...times.get(length)!));
   return {
     name: 'context',
     title: `Time of a token by context, batch 1, whole model (runner, median of ${rounds})`,
@@ -30,12 +31,12 @@ export async function contextTable(setting: Setting): Promise<BenchTable> {
     rows: lengths.map((length, i) => {
       const ms = medians[i]!;
       const apart = i === 0 ? undefined : difference(medians[i - 1]!, ms);
+      const bestApart = i === 0 ? undefined : difference(bests[i - 1]!, bests[i]!);
       const share = work.share({ rows: 1, logitsRows: 1, keys: length, steps: 1 }, ms);
       return {
         cells: [String(length), fixed(ms), apart === undefined ? '–' : percent(apart), percent(share)],
-        holds: apart === undefined ? undefined : apart <= MOST_DIFFERENCE,
-        bar: apart === undefined ? '' : '≤ 15 %',
-        data: { context: length, ms, apart, share },
+        ...neighbourBar(apart, bestApart),
+        data: { context: length, ms, best: bests[i], apart, bestApart, share },
       };
     }),
   };
