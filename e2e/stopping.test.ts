@@ -180,7 +180,7 @@ describe.skipIf(process.platform === 'win32')('told to stop', () => {
     const folder = stubFolder({ browser: STUB_BROWSER });
     const args = ['start', '--port', '0', '--web-port', '0', '--headless', '--software-gpu'];
     const { command, pids } = await startStuck(args, folder, { SHOAL_BROWSER: join(folder, 'bin', 'browser') });
-    await expectEnds(command, pids, 'SIGTERM', 3_000);
+    await expectEnds(command, pids, 'SIGTERM', 5_000);
   });
 
   test('while its page does not serve yet, node ends with its browser', async () => {
@@ -202,6 +202,6 @@ describe.skipIf(process.platform === 'win32')('told to stop', () => {
     onTestFinished(() => command.kill());
     await asked;
     const browser = descendants(command.process.pid!);
-    await expectEnds(command, browser, 'SIGTERM', 4_000);
+    await expectEnds(command, browser, 'SIGTERM', 6_000);
   });
 });
