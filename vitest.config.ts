@@ -16,6 +16,8 @@ function gpuProject(
       name,
       include: ['src/**/*.gpu.test.ts'],
       provide: { deviceProfile },
+      // A browser sees none of this process's environment.
+      env: { SHOAL_LONG: process.env.SHOAL_LONG ?? '' },
       testTimeout: 60_000,
       hookTimeout: 60_000,
       maxWorkers: 1,

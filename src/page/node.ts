@@ -17,17 +17,15 @@ export const counters = signal<NodeCounters | undefined>(undefined);
 export const rank = signal<number | undefined>(undefined);
 export const joined = computed(() => !['idle', 'left', 'error'].includes(state.value));
 
-let worker: Worker | undefined;
+// There from the start, so that a relay that goes away before the first join takes no script along.
+let worker: Worker | undefined = startWorker();
 let session: DetachKey | undefined;
 
 /** Loads the model and serves until `leave`. */
 export async function join(): Promise<void> {
   if (joined.value) return;
   setState('loading', '');
-  worker?.terminate();
-  worker = new NodeWorker();
-  worker.onmessage = (event: MessageEvent<NodeMessage>) => take(event.data);
-  worker.onerror = (event) => setState('error', event.message || 'the Web Worker could not start');
+  worker ??= startWorker();
   tell({ type: 'hidden', hidden: document.hidden });
   tell({
     type: 'join',
@@ -45,6 +43,18 @@ detachOnClose(
   () => session,
   () => tell({ type: 'restart' }),
 );
+
+function startWorker(): Worker {
+  const next = new NodeWorker();
+  next.onmessage = (event: MessageEvent<NodeMessage>) => take(event.data);
+  next.onerror = (event) => {
+    // Another is started by the next join only: one that can't start would be followed by one that can't.
+    next.terminate();
+    worker = undefined;
+    if (joined.value) setState('error', event.message || 'the Web Worker could not start');
+  };
+  return next;
+}
 
 function tell(message: PageMessage): void {
   worker?.postMessage(message);
@@ -84,7 +94,7 @@ function setState(next: NodeState, why: string): void {
   if (next === 'left' || next === 'error') {
     // A Web Worker that has left holds no model any more; ending it frees the rest.
     worker?.terminate();
-    worker = undefined;
+    worker &&= startWorker();
     session = undefined;
     counters.value = undefined;
     progress.value = undefined;
