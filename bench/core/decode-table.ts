@@ -4,9 +4,13 @@ import { randomPrompt, type Setting } from './run-bench.ts';
 import { median } from './stats.ts';
 
 const BATCHES = [1, 2, 4, 8, 16, 32] as const;
-/** Steps that compile, warm caches, or come before the engine knows its pace. */
+/** Steps that compile, warm caches, or come before the engine knows its pace; and those that a median is taken of. */
 const WARM_UP_STEPS = 2;
 const LEAST_STEPS = 3;
+/** Where a step takes so long, one to warm up and one to measure say as much. */
+const SLOW_STEP_MS = 5_000;
+/** No round begins later. */
+const MOST_MS = 60_000;
 const MOST_TOKENS = 256;
 
 /** Decode throughput by batch, through the engine; prompts of one token, so that every row decodes from the start. */
@@ -14,7 +18,9 @@ export async function decodeTable(setting: Setting): Promise<BenchTable> {
   const { quick } = setting.request;
   const best = new Map<number, number>();
   // A round over all batches and then another: whoever disturbs this machine disturbs them alike.
+  const startedAt = performance.now();
   for (let round = 0; round < (quick ? 1 : 3); round++) {
+    if (round > 0 && performance.now() - startedAt > MOST_MS) break;
     for (const batch of BATCHES) {
       const ms = await stepMs(setting, batch, quick ? 1_000 : 2_000);
       best.set(batch, Math.min(ms, best.get(batch) ?? Number.POSITIVE_INFINITY));
@@ -51,11 +57,14 @@ async function stepMs(setting: Setting, batch: number, budgetMs: number): Promis
   const jobs = prompts.map((prompt) => bench.submit(prompt, tokens).job);
   const startedAt = performance.now();
   const whole = () => bench.steps.filter(({ decodeRows, prefillRows }) => decodeRows === batch && prefillRows === 0);
-  await Promise.race([
-    Promise.all(jobs.map((job) => job.ended)),
-    bench.until(() => whole().length >= WARM_UP_STEPS + LEAST_STEPS && performance.now() - startedAt > budgetMs),
-  ]);
+  const enough = () => {
+    const steps = whole();
+    const least = steps.some(({ ms }) => ms > SLOW_STEP_MS) ? 2 : WARM_UP_STEPS + LEAST_STEPS;
+    return steps.length >= least && performance.now() - startedAt > budgetMs;
+  };
+  await Promise.race([Promise.all(jobs.map((job) => job.ended)), bench.until(enough)]);
   await bench.stop();
-  const measured = whole().slice(WARM_UP_STEPS);
-  return median(measured.map(({ ms, steps }) => ms / steps));
+  const steps = whole();
+  const measured = steps.slice(Math.min(WARM_UP_STEPS, steps.length - 1));
+  return median(measured.map((step) => step.ms / step.steps));
 }
