@@ -10,15 +10,27 @@ describe('the pace', () => {
 
   it('begins with few rows beside running ones, then takes as many as half a step is worth', () => {
     const pace = new Pace(192);
-    expect(pace.prefillRows(4)).toBe(8);
+    expect(pace.prefillRows(4)).toBe(2);
     pace.measured(decode(4, 10));
-    expect(pace.prefillRows(4)).toBe(8);
-    // Eight rows took 2 ms more: a row takes 0.25 ms, half a step is 5 ms.
-    pace.measured({ decodeRows: 4, prefillRows: 8, steps: 1, ms: 12 });
-    expect(pace.prefillRows(4)).toBe(20);
+    expect(pace.prefillRows(4)).toBe(2);
+    // Two rows took 0.5 ms more: a row takes 0.25 ms, half a step is 5 ms. But twice as many as before are enough.
+    const rows: number[] = [];
+    for (let i = 0; i < 5; i++) {
+      const prefillRows = pace.prefillRows(4);
+      rows.push(prefillRows);
+      pace.measured({ decodeRows: 4, prefillRows, steps: 1, ms: 10 + 0.25 * prefillRows });
+    }
+    expect(rows).toEqual([2, 4, 8, 16, 20]);
     // Rows that cost next to nothing.
-    for (let i = 0; i < 100; i++) pace.measured({ decodeRows: 4, prefillRows: 20, steps: 1, ms: 10.01 });
+    for (let i = 0; i < 100; i++) {
+      pace.measured({ decodeRows: 4, prefillRows: pace.prefillRows(4), steps: 1, ms: 10.01 });
+    }
     expect(pace.prefillRows(4)).toBe(192);
+    // And rows that cost a lot again: one measurement is enough to take far fewer.
+    pace.measured({ decodeRows: 4, prefillRows: 192, steps: 1, ms: 10 + 192 });
+    expect(pace.prefillRows(4)).toBeLessThan(12);
+    for (let i = 0; i < 20; i++) pace.measured({ decodeRows: 4, prefillRows: 1, steps: 1, ms: 30 });
+    expect(pace.prefillRows(4)).toBe(1);
   });
 
   it('measures single steps, tries two, then takes as many as hide the readback', () => {
