@@ -26,11 +26,16 @@ describe('the pace', () => {
       pace.measured({ decodeRows: 4, prefillRows: pace.prefillRows(4), steps: 1, ms: 10.01 });
     }
     expect(pace.prefillRows(4)).toBe(192);
-    // And rows that cost a lot again: one measurement is enough to take far fewer.
-    pace.measured({ decodeRows: 4, prefillRows: 192, steps: 1, ms: 10 + 192 });
-    expect(pace.prefillRows(4)).toBeLessThan(12);
-    for (let i = 0; i < 20; i++) pace.measured({ decodeRows: 4, prefillRows: 1, steps: 1, ms: 30 });
-    expect(pace.prefillRows(4)).toBe(1);
+    // And rows that cost a lot again: each step has half as many as the one before.
+    const fewer: number[] = [];
+    for (let i = 0; i < 7; i++) {
+      const prefillRows = pace.prefillRows(4);
+      fewer.push(prefillRows);
+      pace.measured({ decodeRows: 4, prefillRows, steps: 1, ms: 10 + 20 * prefillRows });
+    }
+    expect(fewer).toEqual([192, 96, 48, 24, 12, 6, 3]);
+    pace.measured({ decodeRows: 4, prefillRows: 2, steps: 1, ms: 50 });
+    expect(pace.prefillRows(4)).toBe(2);
   });
 
   it('measures single steps, tries two, then takes as many as hide the readback', () => {

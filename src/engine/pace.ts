@@ -2,12 +2,10 @@ import type { StepPace } from './scheduler.ts';
 
 /** A new measurement's weight in the running averages. */
 const WEIGHT = 0.2;
-/** Of one that says a prefill row costs more than was thought: too many of them are felt at once. */
-const WEIGHT_OF_WORSE = 0.5;
 /** Prefill may make a step of running rows so much longer: the second half of the bound of two is left to noise. */
 const PREFILL_SHARE = 0.5;
-/** Rows beside running ones before anything is known of their cost. */
-const FIRST_PREFILL_ROWS = 2;
+/** Rows beside running ones before anything is known of their cost, and at least. */
+const LEAST_PREFILL_ROWS = 2;
 /** A readback may cost so much of a step's time. */
 const READBACK_SHARE = 0.1;
 const MOST_DECODE_STEPS = 8;
@@ -25,12 +23,12 @@ export interface MeasuredStep {
 /** Chooses prefill chunks and decode steps a readback from how long steps took. */
 export class Pace implements StepPace {
   readonly #mostPrefillRows: number;
-  /** A step of decode rows alone, by its number of rows. */
+  /** A single step of decode rows alone, readback and all, by its number of rows: what a mixed step is set against. */
   readonly #decodeMs = new Map<number, number>();
   /** One prefill row. */
   #rowMs: number | undefined;
-  /** Of the mixed step measured last: the next has at most twice as many, since costs are no straight line. */
-  #lastPrefillRows = FIRST_PREFILL_ROWS;
+  /** Of the mixed step measured last: the next has half to twice as many, since costs are no straight line. */
+  #lastPrefillRows = LEAST_PREFILL_ROWS;
   /** One readback with a single step, and what a step more adds. */
   #singleMs: number | undefined;
   #moreMs: number | undefined;
@@ -41,10 +39,10 @@ export class Pace implements StepPace {
 
   measured({ decodeRows, prefillRows, steps, ms }: MeasuredStep): void {
     if (prefillRows === 0) {
-      const decodeMs = average(this.#decodeMs.get(decodeRows), ms / steps);
-      this.#decodeMs.set(decodeRows, decodeMs);
-      if (steps === 1) this.#singleMs = average(this.#singleMs, ms);
-      else if (this.#singleMs !== undefined) {
+      if (steps === 1) {
+        this.#decodeMs.set(decodeRows, average(this.#decodeMs.get(decodeRows), ms));
+        this.#singleMs = average(this.#singleMs, ms);
+      } else if (this.#singleMs !== undefined) {
         this.#moreMs = average(this.#moreMs, Math.max(0, (ms - this.#singleMs) / (steps - 1)));
       }
       return;
@@ -52,17 +50,17 @@ export class Pace implements StepPace {
     const decodeMs = decodeRows > 0 ? this.#decode(decodeRows) : 0;
     // Without a decode step to set it against, a mixed step says nothing of its prefill rows.
     if (decodeMs === undefined) return;
-    const rowMs = Math.max(0, ms - decodeMs) / prefillRows;
-    this.#rowMs = average(this.#rowMs, rowMs, rowMs > (this.#rowMs ?? 0) ? WEIGHT_OF_WORSE : WEIGHT);
+    this.#rowMs = average(this.#rowMs, Math.max(0, ms - decodeMs) / prefillRows);
     if (decodeRows > 0) this.#lastPrefillRows = prefillRows;
   }
 
   prefillRows(decodeRows: number): number {
     if (decodeRows === 0) return this.#mostPrefillRows;
     const decodeMs = this.#decode(decodeRows);
-    if (decodeMs === undefined || this.#rowMs === undefined) return FIRST_PREFILL_ROWS;
+    if (decodeMs === undefined || this.#rowMs === undefined) return LEAST_PREFILL_ROWS;
     const rows = Math.floor((PREFILL_SHARE * decodeMs) / Math.max(this.#rowMs, 1e-6));
-    return Math.max(1, Math.min(rows, 2 * this.#lastPrefillRows, this.#mostPrefillRows));
+    const [half, twice] = [Math.floor(this.#lastPrefillRows / 2), 2 * this.#lastPrefillRows];
+    return Math.max(LEAST_PREFILL_ROWS, half, Math.min(rows, twice, this.#mostPrefillRows));
   }
 
   decodeSteps(): number {
@@ -86,6 +84,6 @@ export class Pace implements StepPace {
   }
 }
 
-function average(before: number | undefined, value: number, weight = WEIGHT): number {
-  return before === undefined ? value : before + weight * (value - before);
+function average(before: number | undefined, value: number): number {
+  return before === undefined ? value : before + WEIGHT * (value - before);
 }
