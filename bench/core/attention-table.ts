@@ -7,7 +7,7 @@ import { contexts, difference, neighbourBar } from './neighbours.ts';
 import { type BenchTable, fixed, percent } from './report.ts';
 import type { Setting } from './run-bench.ts';
 import { median } from './stats.ts';
-import { kernelMs } from './timing.ts';
+import { kernelTimes } from './timing.ts';
 
 const MOST_CONTEXT = 8_192;
 /** Around every power of two, where engines have cliffs. */
@@ -41,7 +41,9 @@ export async function attentionTable({ device, model, roofline, request }: Setti
       for (const length of lengths) {
         const packed = packStep(words, [{ slot: 0, tokens: [5], startPosition: length - 1, blockTable }], [], splits);
         device.queue.writeBuffer(step, 0, packed.words);
-        times.get(length)!.push(...(await kernelMs(device, (pass) => attention.encode(pass, packed.work), 1)));
+        times
+          .get(length)!
+          .push(...(await kernelTimes(device, (pass) => attention.encode(pass, packed.work), 1)).samples);
       }
     }
     return {

@@ -1,7 +1,7 @@
 import { Gpu } from '../../src/gpu/gpu.ts';
 import { Kernel } from '../../src/gpu/kernel.ts';
 import type { Roofline } from './report.ts';
-import { kernelMs } from './timing.ts';
+import { kernelTimes } from './timing.ts';
 
 const COPY_BYTES = 64 << 20;
 const COPY_CODE = `
@@ -45,13 +45,21 @@ export async function measureRoofline(device: GPUDevice, samples = 5): Promise<R
     });
     const [from, to] = [await gpu.storage('bench from', COPY_BYTES), await gpu.storage('bench to', COPY_BYTES)];
     const copyGroup = await copy.bind([COPY_BYTES / 16], [from, to]);
-    const copyMs = await kernelMs(device, (pass) => copy.dispatchThreads(pass, copyGroup, COPY_BYTES / 16), samples);
+    const { best: copyMs } = await kernelTimes(
+      device,
+      (pass) => copy.dispatchThreads(pass, copyGroup, COPY_BYTES / 16),
+      samples,
+    );
 
     const peak = await Kernel.compile(gpu, { name: 'bench peak', code: [PEAK_CODE], bindings: ['uniform', 'write'] });
     const peakGroup = await peak.bind([PEAK_LOOPS], [await gpu.storage('bench sums', PEAK_THREADS * 16)]);
-    const peakMs = await kernelMs(device, (pass) => peak.dispatchThreads(pass, peakGroup, PEAK_THREADS), samples);
+    const { best: peakMs } = await kernelTimes(
+      device,
+      (pass) => peak.dispatchThreads(pass, peakGroup, PEAK_THREADS),
+      samples,
+    );
     const flops = PEAK_THREADS * PEAK_LOOPS * CHAINS.length * 4 * 2;
-    return { copyGBs: (2 * COPY_BYTES) / Math.min(...copyMs) / 1e6, gflops: flops / Math.min(...peakMs) / 1e6 };
+    return { copyGBs: (2 * COPY_BYTES) / copyMs / 1e6, gflops: flops / peakMs / 1e6 };
   } finally {
     gpu.destroy();
   }

@@ -1,5 +1,3 @@
-import { median } from './stats.ts';
-
 /** A submit shorter than this is timed by nothing but noise. */
 const LEAST_MS = 20;
 const MOST_REPEATS = 1 << 20;
@@ -19,11 +17,16 @@ async function submitMs(device: GPUDevice, encode: Encode, repeats: number): Pro
 
 export type Encode = (pass: GPUComputePassEncoder) => void;
 
-/**
- * Milliseconds of one `encode`: (t(2r) − t(r)) ÷ r of r repeats inside one submit, r such that t(r) is at least 20 ms:
- * what a submit costs by itself cancels out. All samples, since the caller knows what it is after.
- */
-export async function kernelMs(device: GPUDevice, encode: Encode, samples = 3): Promise<readonly number[]> {
+/** What was measured of one `encode`, in milliseconds. */
+export interface KernelTimes {
+  /** (t(2r) − t(r)) ÷ r of r repeats inside one submit: what a submit costs by itself cancels out. One a sample. */
+  readonly samples: readonly number[];
+  /** The same of the shortest t(2r) and the shortest t(r): whoever disturbs only lengthens. */
+  readonly best: number;
+}
+
+/** Times `encode`, with r such that t(r) is at least 20 ms. */
+export async function kernelTimes(device: GPUDevice, encode: Encode, samples: number): Promise<KernelTimes> {
   await submitMs(device, encode, 1);
   let repeats = 1;
   for (;;) {
@@ -31,16 +34,15 @@ export async function kernelMs(device: GPUDevice, encode: Encode, samples = 3): 
     if (ms >= LEAST_MS || repeats >= MOST_REPEATS) break;
     repeats = Math.max(repeats + 1, Math.ceil(repeats * Math.min(16, (1.3 * LEAST_MS) / Math.max(ms, 0.5))));
   }
-  const all: number[] = [];
+  const differences: number[] = [];
+  let [once, twice] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   // A sample in which somebody else had the processor may come out negative.
-  for (let tries = 0; all.length < samples && tries < 3 * samples; tries++) {
-    const once = await submitMs(device, encode, repeats);
-    const twice = await submitMs(device, encode, 2 * repeats);
-    if (twice > once) all.push((twice - once) / repeats);
+  for (let tries = 0; differences.length < samples && tries < 3 * samples; tries++) {
+    const first = await submitMs(device, encode, repeats);
+    const second = await submitMs(device, encode, 2 * repeats);
+    if (second > first) differences.push((second - first) / repeats);
+    once = Math.min(once, first);
+    twice = Math.min(twice, second);
   }
-  return all;
-}
-
-export async function medianKernelMs(device: GPUDevice, encode: Encode, samples = 3): Promise<number> {
-  return median(await kernelMs(device, encode, samples));
+  return { samples: differences, best: twice > once ? (twice - once) / repeats : twice / (2 * repeats) };
 }
