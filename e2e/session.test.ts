@@ -105,6 +105,7 @@ interface TestNode {
   readonly ended: Promise<SessionEnd>;
   readonly states: SessionState[];
   readonly key: () => SessionKey | undefined;
+  readonly hold: (paused: boolean) => void;
 }
 
 let nodes = 0;
@@ -121,6 +122,7 @@ async function openNode(webPort: number, digest: string, faults = NO_FAULTS, bui
   });
   const states: SessionState[] = [];
   let key: SessionKey | undefined;
+  let held = false;
   const options: SessionOptions = {
     client: faultyClient(webPort, faults),
     identity: create(AttachRequestSchema, {
@@ -136,7 +138,7 @@ async function openNode(webPort: number, digest: string, faults = NO_FAULTS, bui
       layers: { from: 0, to: 5 },
     }),
     target: engine,
-    load: () => nodeLoad(engine.load(), false),
+    load: () => nodeLoad(engine.load(), { hidden: false, paused: held }),
     onState: (state) => states.push(state),
     onKey: (next) => {
       key = next;
@@ -145,7 +147,11 @@ async function openNode(webPort: number, digest: string, faults = NO_FAULTS, bui
     random: () => 0,
   };
   session = new Session(options);
-  return { session, engine, states, ended: session.run(), key: () => key };
+  const hold = (paused: boolean) => {
+    held = paused;
+    session?.tellLoad();
+  };
+  return { session, engine, states, ended: session.run(), key: () => key, hold };
 }
 
 async function close(node: TestNode): Promise<void> {
@@ -232,6 +238,26 @@ describe('a session over connections that break', () => {
     await until('a failed attempt', 5_000, async () => node.states.includes('reconnecting'));
     await within('the node to leave', 1_000, close(node));
     expect(await node.ended).toEqual({ why: 'left' });
+  });
+
+  test('held by its user it finishes what it has, gets nothing new, and goes on when let', async () => {
+    const node = await openNode(relay.webPort, relay.model.digest);
+    const running = collect(scheduler, request(1, { maxNewTokens: 300, n: 2 }));
+    await until('the node to work', 10_000, async () => node.engine.load().running > 0);
+    node.hold(true);
+    const paused = async () => (await scheduler.getServerInfo({})).isPaused;
+    await until('the relay to know', 2_000, paused);
+    expect((await scheduler.healthCheck({})).healthy).toBe(false);
+    const waiting = ids(2);
+    expect((await within('what ran to end', 20_000, running)).completes.map((c) => c.finishReason)).toEqual([
+      'length',
+      'length',
+    ]);
+    expect(node.engine.idle).toBe(true);
+    node.hold(false);
+    expect(await within('what waited', 10_000, waiting)).toHaveLength(90);
+    expect(await paused()).toBe(false);
+    await close(node);
   });
 
   test('attaches afresh after a restart of the page that had said Detach', async () => {

@@ -22,5 +22,4 @@ export interface EngineLoad {
   readonly gpuBytes: number;
   /** Output tokens since the start. */
   readonly tokensMade: number;
-  readonly paused: boolean;
 }

@@ -39,7 +39,6 @@ export class Engine {
   #arrivals = 0;
   #tokensMade = 0;
   #stepping = false;
-  #paused = false;
   /** Why it can't run any more, such as a lost device. */
   #broken: string | undefined;
 
@@ -79,7 +78,6 @@ export class Engine {
       kvBytes: this.#runner.kvBytes,
       gpuBytes: this.#runner.allocatedBytes,
       tokensMade: this.#tokensMade,
-      paused: this.#paused,
     };
   }
 
@@ -140,16 +138,6 @@ export class Engine {
     this.#scheduler.policy = policy;
   }
 
-  /** Plans no more steps until `resume`; what runs keeps its place. */
-  pause(): void {
-    this.#paused = true;
-  }
-
-  resume(): void {
-    this.#paused = false;
-    this.#wake();
-  }
-
   /** Forgets every cached prefix that no sequence runs on. Returns the tokens given back. */
   flushCache(): number {
     return this.#scheduler.kv.flush() * BLOCK_TOKENS;
@@ -170,7 +158,7 @@ export class Engine {
   }
 
   #wake(): void {
-    if (!this.#stepping && !this.#paused && this.#broken === undefined) void this.#loop();
+    if (!this.#stepping && this.#broken === undefined) void this.#loop();
   }
 
   /** Keeps `stepsInFlight` steps with the GPU: while it runs one, the next is planned, encoded and waiting for it. */
@@ -181,7 +169,7 @@ export class Engine {
     try {
       for (;;) {
         while (inFlight.length < this.#options.limits.stepsInFlight) {
-          const step = this.#paused ? undefined : this.#launch();
+          const step = this.#launch();
           if (!step) break;
           inFlight.push(step);
         }

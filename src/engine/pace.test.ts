@@ -5,37 +5,45 @@ const decode = (decodeRows: number, ms: number, steps = 1) => ({ decodeRows, pre
 
 describe('the pace', () => {
   it('gives prefill all its rows while nobody decodes', () => {
-    expect(new Pace(192).prefillRows(0)).toBe(192);
+    expect(new Pace(192).prefillRows(0, 1)).toBe(192);
   });
 
   it('begins with few rows beside running ones, then takes as many as half a step is worth', () => {
     const pace = new Pace(192);
-    expect(pace.prefillRows(4)).toBe(2);
+    expect(pace.prefillRows(4, 1)).toBe(2);
     pace.measured(decode(4, 10));
-    expect(pace.prefillRows(4)).toBe(2);
+    expect(pace.prefillRows(4, 1)).toBe(2);
     // Two rows took 0.5 ms more: a row takes 0.25 ms, half a step is 5 ms. But twice as many as before are enough.
     const rows: number[] = [];
     for (let i = 0; i < 5; i++) {
-      const prefillRows = pace.prefillRows(4);
+      const prefillRows = pace.prefillRows(4, 1);
       rows.push(prefillRows);
       pace.measured({ decodeRows: 4, prefillRows, steps: 1, ms: 10 + 0.25 * prefillRows });
     }
     expect(rows).toEqual([2, 4, 8, 16, 20]);
     // Rows that cost next to nothing.
     for (let i = 0; i < 100; i++) {
-      pace.measured({ decodeRows: 4, prefillRows: pace.prefillRows(4), steps: 1, ms: 10.01 });
+      pace.measured({ decodeRows: 4, prefillRows: pace.prefillRows(4, 1), steps: 1, ms: 10.01 });
     }
-    expect(pace.prefillRows(4)).toBe(192);
+    expect(pace.prefillRows(4, 1)).toBe(192);
     // And rows that cost a lot again: each step has half as many as the one before.
     const fewer: number[] = [];
     for (let i = 0; i < 7; i++) {
-      const prefillRows = pace.prefillRows(4);
+      const prefillRows = pace.prefillRows(4, 1);
       fewer.push(prefillRows);
       pace.measured({ decodeRows: 4, prefillRows, steps: 1, ms: 10 + 20 * prefillRows });
     }
     expect(fewer).toEqual([192, 96, 48, 24, 12, 6, 3]);
     pace.measured({ decodeRows: 4, prefillRows: 2, steps: 1, ms: 50 });
-    expect(pace.prefillRows(4)).toBe(2);
+    expect(pace.prefillRows(4, 1)).toBe(2);
+  });
+
+  it('gives several prompts a share each, up to four', () => {
+    const pace = new Pace(192);
+    expect([1, 2, 4, 9].map((prompts) => pace.prefillRows(4, prompts))).toEqual([2, 4, 8, 8]);
+    pace.measured(decode(4, 10));
+    for (let i = 0; i < 30; i++) pace.measured({ decodeRows: 4, prefillRows: 20, steps: 1, ms: 30 });
+    expect([1, 2, 4, 9].map((prompts) => pace.prefillRows(4, prompts))).toEqual([10, 10, 20, 20]);
   });
 
   it('measures single steps, tries two, then takes as many as hide the readback', () => {

@@ -2,8 +2,10 @@ import type { StepPace } from './scheduler.ts';
 
 /** A new measurement's weight in the running averages. */
 const WEIGHT = 0.2;
-/** Prefill may make a step of running rows so much longer: the second half of the bound of two is left to noise. */
+/** One prompt may make a step of running rows so much longer: the second half of the bound of two is left to noise. */
 const PREFILL_SHARE = 0.5;
+/** So many prompts at once may each do so: those who wait for their first token count too. */
+const MOST_SHARES = 4;
 /** Rows beside running ones before anything is known of their cost, and at least. */
 const LEAST_PREFILL_ROWS = 2;
 /** A readback may cost so much of a step's time. */
@@ -54,13 +56,15 @@ export class Pace implements StepPace {
     if (decodeRows > 0) this.#lastPrefillRows = prefillRows;
   }
 
-  prefillRows(decodeRows: number): number {
+  prefillRows(decodeRows: number, prompts: number): number {
     if (decodeRows === 0) return this.#mostPrefillRows;
+    const shares = Math.max(1, Math.min(prompts, MOST_SHARES));
+    const least = LEAST_PREFILL_ROWS * shares;
     const decodeMs = this.#decode(decodeRows);
-    if (decodeMs === undefined || this.#rowMs === undefined) return LEAST_PREFILL_ROWS;
-    const rows = Math.floor((PREFILL_SHARE * decodeMs) / Math.max(this.#rowMs, 1e-6));
+    if (decodeMs === undefined || this.#rowMs === undefined) return least;
+    const rows = Math.floor((PREFILL_SHARE * shares * decodeMs) / Math.max(this.#rowMs, 1e-6));
     const [half, twice] = [Math.floor(this.#lastPrefillRows / 2), 2 * this.#lastPrefillRows];
-    return Math.max(LEAST_PREFILL_ROWS, half, Math.min(rows, twice, this.#mostPrefillRows));
+    return Math.max(least, half, Math.min(rows, twice, this.#mostPrefillRows));
   }
 
   decodeSteps(): number {

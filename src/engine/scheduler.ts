@@ -17,8 +17,8 @@ export interface SchedulerLimits {
 
 /** What the measured speed says of the next step. */
 export interface StepPace {
-  /** Prefill rows that may join `decodeRows` decode rows. */
-  prefillRows(decodeRows: number): number;
+  /** Prefill rows of `prompts` sequences that may join `decodeRows` decode rows. */
+  prefillRows(decodeRows: number, prompts: number): number;
   /** Decode steps for one readback. */
   decodeSteps(): number;
 }
@@ -91,7 +91,9 @@ export class Scheduler {
   }
 
   #prefill(step: StepBuilder, decodeRows: number): void {
-    let budget = Math.min(this.#runner.maxRows - step.rows, this.#pace.prefillRows(decodeRows));
+    const prompts = this.#running.filter((sequence) => !sequence.decodes && sequence.prefillRows > 0).length;
+    if (prompts === 0) return;
+    let budget = Math.min(this.#runner.maxRows - step.rows, this.#pace.prefillRows(decodeRows, prompts));
     for (const sequence of [...this.#running]) {
       if (budget <= 0) return;
       if (sequence.slot < 0 || sequence.decodes) continue;

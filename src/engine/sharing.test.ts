@@ -151,16 +151,14 @@ describe('turns', () => {
 });
 
 describe('for maintenance', () => {
-  it('paused it plans nothing, takes requests in, and goes on', async () => {
-    const { runner, served } = await serve();
-    served.engine.pause();
+  it('tells what waits and is not cached', async () => {
+    const { runner, served } = await serve({ maxRunning: 1 });
     served.submit(request(1n, [1, 2], { maxNewTokens: 4 }));
-    await turn();
-    expect(runner.batches.length).toBe(0);
-    expect(served.engine.load()).toMatchObject({ paused: true, waiting: 1, waitingUncachedTokens: 2 });
-    served.engine.resume();
+    served.submit(request(2n, [3, 4, 5], { maxNewTokens: 4 }));
+    expect(served.engine.load()).toMatchObject({ running: 1, waiting: 1, waitingUncachedTokens: 3 });
     await runner.openForGood();
     await served.until(() => served.allEnded());
+    expect(served.engine.load()).toMatchObject({ waiting: 0, waitingUncachedTokens: 0 });
   });
 
   it('a flush while something runs frees what is not locked, and says how much', async () => {

@@ -8,6 +8,8 @@ export type { EngineBudget };
 export type PageMessage =
   | { readonly type: 'join'; readonly join: JoinRequest }
   | { readonly type: 'leave' }
+  /** Finish what runs and take nothing new, or take new work again. */
+  | { readonly type: 'pause'; readonly paused: boolean }
   /** The page has said Detach and came back (bfcache): the old session is gone. */
   | { readonly type: 'restart' }
   | { readonly type: 'hidden'; readonly hidden: boolean };

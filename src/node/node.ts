@@ -18,6 +18,7 @@ const LOSSES_WITHIN_MS = 600_000;
 /** A page's node: loads the relay's model onto the GPU, then keeps a session with the relay until it is left. */
 export class Node {
   hidden = false;
+  #paused = false;
   readonly #post: (message: NodeMessage) => void;
   readonly #left = new AbortController();
   #session: Session | undefined;
@@ -49,6 +50,12 @@ export class Node {
   leave(): void {
     this.#left.abort();
     this.#session?.leave();
+  }
+
+  /** While paused it finishes what it has, and the relay gives it nothing new. */
+  set paused(paused: boolean) {
+    this.#paused = paused;
+    this.#session?.tellLoad();
   }
 
   restart(): void {
@@ -129,7 +136,7 @@ export class Node {
       client: createClient(NodeRelay, createConnectTransport({ baseUrl: join.relayUrl, useBinaryFormat: true })),
       identity,
       target: engine,
-      load: () => nodeLoad(engine.load(), this.hidden),
+      load: () => nodeLoad(engine.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),
       onKey: (key, rank) =>
         this.#post({

@@ -64,6 +64,13 @@ describe('report queue', () => {
     await queue.wait(60_000, never.signal);
     queue.reset();
     await queue.wait(1, never.signal);
+    const poked = queue.wait(60_000, never.signal);
+    queue.poke();
+    await poked;
+    // While nobody waits, too: the next wait is over at once, and only that one.
+    queue.poke();
+    await queue.wait(60_000, never.signal);
+    await queue.wait(1, never.signal);
     const aborted = queue.wait(60_000, never.signal);
     never.abort();
     await aborted;

@@ -16,6 +16,7 @@ export class ReportQueue<Event> {
   #sent: ReportBatch<Event> | undefined;
   #lastSeq = 0n;
   #wake: (() => void) | undefined;
+  #poked = false;
 
   get empty(): boolean {
     return this.#waiting.length === 0 && this.#sent === undefined;
@@ -24,6 +25,12 @@ export class ReportQueue<Event> {
   push(events: readonly Event[]): void {
     if (events.length === 0) return;
     this.#waiting.push(...events);
+    this.#wake?.();
+  }
+
+  /** Has the next report sent at once, events or not: the load has news. */
+  poke(): void {
+    this.#poked = true;
     this.#wake?.();
   }
 
@@ -50,12 +57,15 @@ export class ReportQueue<Event> {
 
   /** Resolves when there is something to send, after `ms` at the latest, or when `signal` aborts. */
   wait(ms: number, signal: AbortSignal): Promise<void> {
-    if (!this.empty || signal.aborted) return Promise.resolve();
+    const poked = this.#poked;
+    this.#poked = false;
+    if (!this.empty || poked || signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const done = () => {
         clearTimeout(timer);
         signal.removeEventListener('abort', done);
         this.#wake = undefined;
+        this.#poked = false;
         resolve();
       };
       const timer = setTimeout(done, ms);

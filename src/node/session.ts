@@ -107,6 +107,11 @@ export class Session {
     this.#queue.push(events);
   }
 
+  /** Tells the load at once, not with the next event or heartbeat. */
+  tellLoad(): void {
+    this.#queue.poke();
+  }
+
   /** Serves until it is left or refused. */
   async run(): Promise<SessionEnd> {
     const { onState, random } = this.#options;

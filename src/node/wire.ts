@@ -106,8 +106,16 @@ export function nodeEvent(event: EngineEvent): NodeEventInit {
   }
 }
 
-/** The wire's form of an engine's load. */
-export function nodeLoad(load: EngineLoad, hidden: boolean): MessageInitShape<typeof NodeLoadSchema> {
+/** What a page adds to its engine's load. */
+export interface PageLoad {
+  /** In a tab that is not looked at. */
+  readonly hidden: boolean;
+  /** Its user holds it: nothing new. */
+  readonly paused: boolean;
+}
+
+/** The wire's form of a node's load. */
+export function nodeLoad(load: EngineLoad, page: PageLoad): MessageInitShape<typeof NodeLoadSchema> {
   return {
     running: load.running,
     waiting: load.waiting,
@@ -121,7 +129,7 @@ export function nodeLoad(load: EngineLoad, hidden: boolean): MessageInitShape<ty
     retracted: load.retracted,
     cachedTokens: load.cachedTokens,
     waitingUncachedTokens: load.waitingUncachedTokens,
-    hidden,
+    ...page,
     ...(load.cacheHitRate === undefined ? {} : { cacheHitRate: load.cacheHitRate }),
   };
 }

@@ -13,6 +13,9 @@ self.onmessage = (event: MessageEvent<PageMessage>) => {
     case 'leave':
       node.leave();
       break;
+    case 'pause':
+      node.paused = message.paused;
+      break;
     case 'restart':
       node.restart();
       break;

@@ -1,5 +1,5 @@
 import { BUDGET_RANGE, budget, setBudget } from './budget.ts';
-import { counters, detail, facts, join, joined, leave, progress, rank, state } from './node.ts';
+import { counters, detail, facts, join, joined, leave, pause, paused, progress, rank, state } from './node.ts';
 import { webgpuHelp } from './webgpu-help.ts';
 
 const STATE_WORDS = {
@@ -12,6 +12,8 @@ const STATE_WORDS = {
   left: 'Left. Thank you for your GPU.',
   error: 'This page cannot serve.',
 } as const;
+
+const PAUSED_WORDS = 'Paused: what runs goes on to its end, nothing new comes.';
 
 /** This page's own node: join and leave, its state in words, its counters. */
 export function NodeView() {
@@ -28,7 +30,7 @@ export function NodeView() {
         <JoinButton />
       )}
       <p role="status" class={`state state-${state.value}`}>
-        {STATE_WORDS[state.value]}
+        {paused.value && state.value === 'serving' ? PAUSED_WORDS : STATE_WORDS[state.value]}
       </p>
       {detail.value && (
         <p role="alert" class="problem">
@@ -45,9 +47,14 @@ export function NodeView() {
 
 function JoinButton() {
   return joined.value ? (
-    <button type="button" onClick={leave} disabled={state.value === 'leaving'}>
-      Leave
-    </button>
+    <>
+      <button type="button" onClick={leave} disabled={state.value === 'leaving'}>
+        Leave
+      </button>{' '}
+      <button type="button" onClick={() => pause(!paused.value)} disabled={state.value === 'leaving'}>
+        {paused.value ? 'Resume' : 'Pause'}
+      </button>
+    </>
   ) : (
     <button type="button" class="primary" onClick={() => void join()}>
       Join

@@ -15,6 +15,8 @@ export const facts = signal<NodeFacts | undefined>(undefined);
 export const progress = signal<{ readonly loadedBytes: number; readonly totalBytes: number } | undefined>(undefined);
 export const counters = signal<NodeCounters | undefined>(undefined);
 export const rank = signal<number | undefined>(undefined);
+/** The user holds the node: it finishes what it has and takes nothing new. */
+export const paused = signal(false);
 export const joined = computed(() => !['idle', 'left', 'error'].includes(state.value));
 
 // There from the start, so that a relay that goes away before the first join takes no script along.
@@ -36,6 +38,12 @@ export async function join(): Promise<void> {
 /** Hands running work back and stops. */
 export function leave(): void {
   tell({ type: 'leave' });
+}
+
+/** Holds the node, or lets it take new work again. */
+export function pause(hold: boolean): void {
+  paused.value = hold;
+  tell({ type: 'pause', paused: hold });
 }
 
 document.addEventListener('visibilitychange', () => tell({ type: 'hidden', hidden: document.hidden }));
@@ -96,6 +104,7 @@ function setState(next: NodeState, why: string): void {
     worker?.terminate();
     worker &&= startWorker();
     session = undefined;
+    paused.value = false;
     counters.value = undefined;
     progress.value = undefined;
     rank.value = undefined;

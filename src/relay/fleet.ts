@@ -52,6 +52,11 @@ export class Fleet implements LinkOwner {
     return [...this.sessions.values()].sort((a, b) => a.rank - b.rank);
   }
 
+  /** Nodes are there, and the users of all hold them. */
+  get paused(): boolean {
+    return this.sessions.size > 0 && this.links.every((link) => link.paused);
+  }
+
   get serving(): readonly NodeLink[] {
     return this.links.filter((link) => link.serving);
   }

@@ -93,9 +93,14 @@ export class NodeLink implements JobHost, StreamSource {
     this.clocks = new LinkClocks(settings.leaseMs, (why) => this.end(new ConnectError(why, Code.DeadlineExceeded)));
   }
 
-  /** Whether new jobs may go there: its stream is open and it isn't leaving. */
+  /** Its user holds it: it finishes what it has. */
+  get paused(): boolean {
+    return this.load?.paused === true;
+  }
+
+  /** Whether new jobs may go there: its stream is open, it isn't leaving, and nobody holds it. */
   get serving(): boolean {
-    return this.connected && !this.draining && this.ended === undefined;
+    return this.connected && !this.draining && !this.paused && this.ended === undefined;
   }
 
   /** Of the newest Attach. */
@@ -191,7 +196,7 @@ export class NodeLink implements JobHost, StreamSource {
     this.clocks.renewLease();
     try {
       this.outbox.acknowledge(request.lastCommandSeq);
-      if (request.load) this.load = checkLoad(request.load, this.facts, this.givenSamples);
+      if (request.load) this.takeLoad(request.load);
       if (request.seq === 0n) {
         if (request.events.length > 0) throw new Lie('events in a heartbeat');
       } else if (request.seq > this.lastReportSeq) {
@@ -236,6 +241,12 @@ export class NodeLink implements JobHost, StreamSource {
   }
 
   /** `load` is what the same report told. */
+  private takeLoad(load: NodeLoad): void {
+    const wasPaused = this.paused;
+    this.load = checkLoad(load, this.facts, this.givenSamples);
+    if (this.paused !== wasPaused) this.owner.onLinkChange(this);
+  }
+
   private take(event: NodeEvent, load: NodeLoad | undefined): void {
     if (event.event.case === 'cacheFlushed') {
       this.takeFlushed(event.jobId, event.event.value, load);

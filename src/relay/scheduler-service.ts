@@ -132,6 +132,7 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
         startedAtMs,
         uptimeSeconds: (performance.now() - started) / 1000,
         activeRequests: [...table.jobs].filter((job) => job.outcome === undefined).length,
+        paused: fleet.paused,
         lastRequestAtMs,
         ranks: parts.ranks,
         schedulePolicy: parts.schedulePolicy,

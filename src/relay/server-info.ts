@@ -42,6 +42,8 @@ export interface ServerState {
   readonly startedAtMs: number;
   readonly uptimeSeconds: number;
   readonly activeRequests: number;
+  /** Nodes are there, and the users of all hold them. */
+  readonly paused: boolean;
   readonly lastRequestAtMs: number | undefined;
   readonly ranks: number | undefined;
   readonly schedulePolicy: string;
@@ -74,7 +76,7 @@ export function serverInfoOf(
     },
     schedulerInfo: { status: links.length > 0 ? 'ready' : 'no node', nodes: links.length },
     activeRequests: state.activeRequests,
-    isPaused: false,
+    isPaused: state.paused,
     lastReceiveTimestamp: (state.lastRequestAtMs ?? 0) / 1000,
     uptimeSeconds: state.uptimeSeconds,
     sglangVersion: `shoal ${state.packageVersion}`,

@@ -97,7 +97,7 @@ export class ScriptedNode {
   }
 
   /** Resolves once `holds`; it is checked after every command and report. Rejects after `ms`. */
-  async until(holds: () => boolean, ms = 5_000): Promise<void> {
+  async until(holds: () => boolean, ms = 15_000): Promise<void> {
     const late = performance.now() + ms;
     while (!holds()) {
       const left = late - performance.now();
