@@ -73,7 +73,7 @@ export function pathOf(method: DescMethod): string {
 /** All messages of a stream, and how it ended. Bounded: rejects after `ms`. */
 export function collect<T>(
   stream: ClientReadableStream<T>,
-  ms = 10_000,
+  ms = 15_000,
 ): Promise<{ messages: T[]; error: ServiceError | undefined }> {
   return new Promise((resolve, reject) => {
     const messages: T[] = [];
