@@ -1,5 +1,6 @@
 import type { BenchReport } from '../core/report.ts';
-import { type BenchRequest, runBench } from '../core/run-bench.ts';
+import { runBench } from '../core/run-bench.ts';
+import type { BenchRequest } from '../core/setting.ts';
 
 type Message =
   | { readonly type: 'log'; readonly text: string }

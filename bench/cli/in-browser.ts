@@ -4,7 +4,7 @@ import type { Browser } from 'playwright-core';
 import sirv from 'sirv';
 import { hasDisplay, launchOptions, mayHaveGpu } from '../../src/cli/launch-browser.ts';
 import type { BenchReport } from '../core/report.ts';
-import type { BenchRequest } from '../core/run-bench.ts';
+import type { BenchRequest } from '../core/setting.ts';
 
 /** A browser on the built bench page. */
 export class BrowserRuntime {

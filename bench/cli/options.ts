@@ -3,7 +3,7 @@ import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { ModelChoice } from '../core/bench-model.ts';
 import { TABLE_NAMES, type TableName } from '../core/report.ts';
-import type { BenchRequest, TraceChoice } from '../core/run-bench.ts';
+import type { BenchRequest, TraceChoice } from '../core/setting.ts';
 
 export interface BenchOptions {
   readonly runtime: 'node' | 'browser';

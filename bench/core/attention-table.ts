@@ -5,7 +5,7 @@ import { SPLIT_KEYS } from '../../src/gpu/step-layout.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { contexts, difference, neighbourBar } from './neighbours.ts';
 import { type BenchTable, fixed, percent } from './report.ts';
-import type { Setting } from './run-bench.ts';
+import type { Setting } from './setting.ts';
 import { median } from './stats.ts';
 import { kernelTimes } from './timing.ts';
 

@@ -1,7 +1,7 @@
 import { BLOCK_TOKENS, type StepBatch } from '../../src/model/runner.ts';
 import { contexts, difference, neighbourBar } from './neighbours.ts';
 import { type BenchTable, fixed, percent } from './report.ts';
-import type { Setting } from './run-bench.ts';
+import type { Setting } from './setting.ts';
 import { median } from './stats.ts';
 
 /**

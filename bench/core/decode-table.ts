@@ -1,6 +1,6 @@
 import { BenchEngine } from './bench-engine.ts';
 import { type BenchRow, type BenchTable, fixed, percent } from './report.ts';
-import { randomPrompt, type Setting } from './run-bench.ts';
+import { randomPrompt, type Setting } from './setting.ts';
 import { median } from './stats.ts';
 
 const BATCHES = [1, 2, 4, 8, 16, 32] as const;

@@ -1,6 +1,6 @@
 import { BenchEngine } from './bench-engine.ts';
 import { type BenchRow, type BenchTable, fixed, percent } from './report.ts';
-import { randomPrompt, type Setting } from './run-bench.ts';
+import { randomPrompt, type Setting } from './setting.ts';
 import { median } from './stats.ts';
 import { causalKeys } from './work.ts';
 

@@ -1,6 +1,5 @@
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
-import type { GpuRunner } from '../../src/model/gpu-runner.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { attentionTable } from './attention-table.ts';
@@ -12,46 +11,15 @@ import { prefillTable } from './prefill-table.ts';
 import { prefixTable } from './prefix-table.ts';
 import { type BenchReport, type BenchTable, fixed, printTable, type Roofline, type TableName } from './report.ts';
 import { measureRoofline } from './roofline.ts';
+import type { BenchRequest, Setting } from './setting.ts';
 import { traceTable } from './trace-table.ts';
 import { Work } from './work.ts';
-
-/** What to measure; plain data, so that it can be sent to a Web Worker. */
-export interface BenchRequest {
-  readonly model: ModelChoice;
-  readonly tables: readonly TableName[];
-  readonly quick: boolean;
-  /** Longest context that the whole model is measured at; undefined: 512, or the model's own on a real GPU. */
-  readonly context: number | undefined;
-  readonly trace: TraceChoice;
-}
-
-export interface TraceChoice {
-  readonly name: string;
-  /** Lines of JSON, in Mooncake's format. */
-  readonly text: string;
-  /** Tokens that one hash of the trace stands for here; undefined: as many as fit the context, 512 at most. */
-  readonly block: number | undefined;
-  /** How much faster than written. */
-  readonly speed: number;
-}
 
 /** Where the code runs. */
 export interface BenchHost {
   openGpu(): Promise<GPU>;
   readFile(path: string): Promise<Uint8Array>;
   log(text: string): void;
-}
-
-/** What each table's measurement gets. */
-export interface Setting {
-  readonly device: GPUDevice;
-  readonly runner: GpuRunner;
-  readonly model: BenchModel;
-  readonly work: Work;
-  readonly roofline: Roofline;
-  readonly request: BenchRequest;
-  readonly software: boolean;
-  readonly random: Random;
 }
 
 const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTable>>> = {
@@ -114,9 +82,4 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
   } finally {
     device.destroy();
   }
-}
-
-/** Ids for a prompt that shares nothing with any other. */
-export function randomPrompt({ random, model }: Setting, length: number): number[] {
-  return Array.from({ length }, () => random.integer(3, model.llama.vocabSize - 1));
 }

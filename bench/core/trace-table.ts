@@ -1,6 +1,6 @@
 import { BenchEngine, type Job } from './bench-engine.ts';
 import { type BenchRow, type BenchTable, fixed, percent } from './report.ts';
-import type { Setting } from './run-bench.ts';
+import type { Setting } from './setting.ts';
 import { percentile } from './stats.ts';
 import { promptOf, readTrace, type Trace } from './trace.ts';
 import { causalKeys } from './work.ts';

@@ -1,13 +1,13 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { MAX_TOP_LOGPROBS } from '../contract/check-served.ts';
+import { ContractError } from '../contract/contract-error.ts';
+import { GenerateRequestSchema } from '../contract/gen/sglang_scheduler_pb.ts';
+import { normaliseRequest } from '../contract/normalise-request.ts';
+import type { ModelLimits, NormalisedRequest } from '../contract/normalised-request.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
 import { encodeStep } from '../model/step-metadata.ts';
-import { MAX_TOP_LOGPROBS } from './check-served.ts';
-import { ContractError } from './contract-error.ts';
-import { GenerateRequestSchema } from './gen/sglang_scheduler_pb.ts';
-import { normaliseRequest } from './normalise-request.ts';
-import type { ModelLimits, NormalisedRequest } from './normalised-request.ts';
 
 const MODEL: ModelLimits = { vocabSize: 512, contextLength: 64, eosTokenIds: [1, 2], hiddenSize: 64 };
 /** A node's, for that model. */

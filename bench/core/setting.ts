@@ -1,0 +1,42 @@
+import type { Random } from '../../src/gpu/testing/random.ts';
+import type { GpuRunner } from '../../src/model/gpu-runner.ts';
+import type { BenchModel, ModelChoice } from './bench-model.ts';
+import type { Roofline, TableName } from './report.ts';
+import type { Work } from './work.ts';
+
+/** What to measure; plain data, so that it can be sent to a Web Worker. */
+export interface BenchRequest {
+  readonly model: ModelChoice;
+  readonly tables: readonly TableName[];
+  readonly quick: boolean;
+  /** Longest context that the whole model is measured at; undefined: 512, or the model's own on a real GPU. */
+  readonly context: number | undefined;
+  readonly trace: TraceChoice;
+}
+
+export interface TraceChoice {
+  readonly name: string;
+  /** Lines of JSON, in Mooncake's format. */
+  readonly text: string;
+  /** Tokens that one hash of the trace stands for here; undefined: as many as fit the context, 512 at most. */
+  readonly block: number | undefined;
+  /** How much faster than written. */
+  readonly speed: number;
+}
+
+/** What each table's measurement gets. */
+export interface Setting {
+  readonly device: GPUDevice;
+  readonly runner: GpuRunner;
+  readonly model: BenchModel;
+  readonly work: Work;
+  readonly roofline: Roofline;
+  readonly request: BenchRequest;
+  readonly software: boolean;
+  readonly random: Random;
+}
+
+/** Ids for a prompt that shares nothing with any other. */
+export function randomPrompt({ random, model }: Setting, length: number): number[] {
+  return Array.from({ length }, () => random.integer(3, model.llama.vocabSize - 1));
+}
