@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { PROMPT_IDS } from './harness/golden.ts';
+import { HEAP_ARGS, pageHeap } from './harness/page-heap.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, schedulerClient } from './harness/scheduler.ts';
 import { until } from './harness/wait.ts';
@@ -20,9 +21,7 @@ let client: SchedulerClient;
 
 beforeAll(async () => {
   relay = await startRelay();
-  browser = await TestBrowser.launch({
-    args: ['--js-flags=--expose-gc', '--enable-blink-features=ForceEagerMeasureMemory'],
-  });
+  browser = await TestBrowser.launch({ args: HEAP_ARGS });
   page = await browser.serve(relay.webUrl);
   client = schedulerClient(relay.grpc);
 });
@@ -46,29 +45,6 @@ async function requests(count: number): Promise<void> {
   }
 }
 
-interface Heap {
-  readonly window: number;
-  readonly worker: number;
-}
-
-/** Bytes of JavaScript alive in the window and in its Web Worker, after a collection. */
-async function heap(): Promise<Heap> {
-  const [worker] = page.workers();
-  // Twice: what a finaliser frees, the second one collects.
-  for (let i = 0; i < 2; i++) {
-    await worker!.evaluate('gc()');
-    await page.evaluate('gc()');
-  }
-  const { breakdown } = (await page.evaluate('performance.measureUserAgentSpecificMemory()')) as {
-    breakdown: { bytes: number; attribution: { scope: string }[] }[];
-  };
-  const of = (scope: string) => {
-    const own = breakdown.filter(({ attribution }) => attribution.some((each) => each.scope === scope));
-    return own.reduce((sum, { bytes }) => sum + bytes, 0);
-  };
-  return { window: of('Window'), worker: of('DedicatedWorkerGlobalScope') };
-}
-
 interface Gpu {
   readonly gpuBytes: number;
   readonly gpuBuffers: number;
@@ -88,8 +64,8 @@ test(`memory is flat over ${REQUESTS} requests`, { timeout: 150_000 }, async () 
   await requests(WARM_UP);
   // Asking leaves something of the driver's in the window the first time.
   await gpu();
-  await heap();
-  const before = { gpu: await gpu(), heap: await heap() };
+  await pageHeap(page);
+  const before = { gpu: await gpu(), heap: await pageHeap(page) };
   expect(before.gpu.gpuBytes).toBeGreaterThan(1_000_000);
   expect(before.heap.worker).toBeGreaterThan(100_000);
 
@@ -100,7 +76,7 @@ test(`memory is flat over ${REQUESTS} requests`, { timeout: 150_000 }, async () 
   // What a later collection still frees is no leak: the least of a few measurements counts.
   const grown = { window: Number.POSITIVE_INFINITY, worker: Number.POSITIVE_INFINITY };
   for (let i = 0; i < 5 && Math.max(grown.window, grown.worker) >= HEAP_SLACK_BYTES; i++) {
-    const now = await heap();
+    const now = await pageHeap(page);
     grown.window = Math.min(grown.window, now.window - before.heap.window);
     grown.worker = Math.min(grown.worker, now.worker - before.heap.worker);
     console.log(`heap bytes over ${REQUESTS} requests: window ${grown.window}, worker ${grown.worker}`);

@@ -9,6 +9,7 @@ import type { GenerateRequest } from '../src/contract/gen/sglang_scheduler_pb.ts
 import { Random } from '../src/gpu/testing/random.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
+import { HEAP_ARGS, type PageHeap, pageHeap } from './harness/page-heap.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, type Generated, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 import { until, within } from './harness/wait.ts';
@@ -41,9 +42,7 @@ let client: SchedulerClient;
 
 beforeAll(async () => {
   relay = await startRelay();
-  browser = await TestBrowser.launch({
-    args: ['--js-flags=--expose-gc', '--enable-blink-features=ForceEagerMeasureMemory'],
-  });
+  browser = await TestBrowser.launch({ args: HEAP_ARGS });
   page = await browser.serve(relay.webUrl);
   client = schedulerClient(relay.grpc);
 });
@@ -214,28 +213,18 @@ async function atRest() {
     return performance.now() - asked > 1_500 && now?.running === 0 && now.waiting === 0 ? now : undefined;
   });
   const [load] = (await client.getLoads({})).loads;
-  const heap = await heapBytes();
+  const heap = await leastHeap();
   return { gpuBytes, gpuBuffers, usedTokens, cachedTokens, jobs: load!.numTotalReqs, rss: relayRss(), ...heap };
 }
 
-/** Bytes of JavaScript alive in the window and in its Web Worker: the least of three measurements after a collection. */
-async function heapBytes() {
-  const least = { window: Number.POSITIVE_INFINITY, worker: Number.POSITIVE_INFINITY };
-  const [worker] = page.workers();
-  for (let i = 0; i < 3; i++) {
-    await worker!.evaluate('gc()');
-    await page.evaluate('gc()');
-    const { breakdown } = (await page.evaluate('performance.measureUserAgentSpecificMemory()')) as {
-      breakdown: { bytes: number; attribution: { scope: string }[] }[];
-    };
-    const of = (scope: string) => {
-      const own = breakdown.filter(({ attribution }) => attribution.some((each) => each.scope === scope));
-      return own.reduce((sum, { bytes }) => sum + bytes, 0);
-    };
-    least.window = Math.min(least.window, of('Window'));
-    least.worker = Math.min(least.worker, of('DedicatedWorkerGlobalScope'));
-  }
-  return least;
+/** The least of three measurements: what is freed a little later is no leak. */
+async function leastHeap(): Promise<PageHeap> {
+  const heaps: PageHeap[] = [];
+  for (let i = 0; i < 3; i++) heaps.push(await pageHeap(page));
+  return {
+    window: Math.min(...heaps.map(({ window }) => window)),
+    worker: Math.min(...heaps.map(({ worker }) => worker)),
+  };
 }
 
 /** Memory of the relay's process; 0 where the system doesn't tell. */

@@ -32,9 +32,9 @@ describe('the engine under random schedules', () => {
     const property = fc.asyncProperty(anySchedule, (schedule) => runSchedule(schedule, open, alone, reached));
     await fc.assert(property, { numRuns: runs });
     // The schedules are hard enough: these happen in nearly each.
-    expect(reached.retractions).toBeGreaterThan(runs / 40);
+    expect(reached.retractions).toBeGreaterThan(runs / 10);
     expect(reached.cachedTokens).toBeGreaterThan(runs);
-    expect(reached.repeatedSteps).toBeGreaterThan(runs / 40);
+    expect(reached.repeatedSteps).toBeGreaterThan(runs / 10);
   }, 600_000);
 });
 
