@@ -1,3 +1,4 @@
+import { AGEING_MS, MOST_OVERTAKEN } from '../contract/ageing.ts';
 import type { Sequence } from './sequence.ts';
 
 /** In which order waiting sequences are admitted. */
@@ -5,10 +6,6 @@ export type AdmissionPolicy = 'lpm' | 'fcfs' | 'priority';
 
 /** Over so many waiting sequences, matching all of them costs more than a good order gains (SGLang's bound). */
 const LPM_MOST_WAITING = 128;
-/** A sequence overtaken so often is next. */
-const MOST_OVERTAKEN = 32;
-/** Waiting for so long is worth one step of priority. */
-const AGEING_MS = 5_000;
 
 /**
  * The waiting sequences, the first to admit first. 'lpm': the longest cached prefix; 'fcfs': the first come;

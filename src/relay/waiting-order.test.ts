@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
+import { AGEING_MS, MOST_OVERTAKEN } from '../contract/ageing.ts';
 import { Job } from './job.ts';
 import type { SchedulePolicyName } from './options.ts';
-import { AGEING_MS, MOST_OVERTAKEN, overtake, waitingOrder } from './waiting-order.ts';
+import { overtake, waitingOrder } from './waiting-order.ts';
 
 const sampling = { seed: 1n } as Job['request']['sampling'];
 

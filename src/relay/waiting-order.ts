@@ -1,10 +1,6 @@
+import { AGEING_MS, MOST_OVERTAKEN } from '../contract/ageing.ts';
 import type { Job } from './job.ts';
 import type { SchedulePolicyName } from './options.ts';
-
-/** A job overtaken so often is next, whatever its priority. */
-export const MOST_OVERTAKEN = 32;
-/** Waiting for so long is worth one step of priority. Both are as a node's engine has them. */
-export const AGEING_MS = 5_000;
 
 /**
  * The queue in the order in which its jobs get nodes. By priority: those whose node was lost, since their clients have
