@@ -3,6 +3,8 @@ export interface EngineRequest {
   /** The relay's own id of the job. */
   readonly jobId: bigint;
   readonly inputIds: readonly number[];
+  /** In place of the model's own embeddings of `inputIds`: [inputIds.length, hiddenSize]. */
+  readonly inputEmbeds?: Float32Array;
   readonly samples: readonly RequestedSample[];
   readonly sampling: RequestSampling;
   /** 0 is prefill only. */
@@ -15,7 +17,25 @@ export interface EngineRequest {
   /** Of use under the policy 'priority': a higher one is admitted first. */
   readonly priority: number;
   readonly outputLogprobs: boolean;
+  /** Best logprobs of each position whose logprob is told. */
   readonly topLogprobs: number;
+  /** Ids whose logprobs are told at each position whose logprob is told. */
+  readonly logprobIds: readonly number[];
+  /**
+   * First prompt position whose logprob is told, by the first sample; undefined is none. Position 0 has no logprob, and
+   * is told without one.
+   */
+  readonly logprobStart: number | undefined;
+  /** Tell the hidden state of the last prompt position and of each output position that is computed. */
+  readonly hiddenStates: boolean;
+  /** What the output must match. */
+  readonly constraint: Constraint | undefined;
+}
+
+/** What an output must match. */
+export interface Constraint {
+  readonly kind: 'json_schema' | 'regex' | 'ebnf_grammar' | 'structural_tag';
+  readonly text: string;
 }
 
 export interface RequestedSample {
@@ -36,4 +56,15 @@ export interface RequestSampling {
   readonly minP: number;
   /** 64 bits. */
   readonly seed: bigint;
+  /** In [−2, 2], over output tokens only, as the other two. */
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  /** In (0, 2]; 1 is none. */
+  readonly repetitionPenalty: number;
+  /** Stop ids and EOS can't be drawn before. */
+  readonly minNewTokens: number;
+  /** Also those that end no sequence where EOS is ignored: what minNewTokens masks. */
+  readonly maskedStopIds: readonly number[];
+  /** Added to the logits; ids differ. */
+  readonly biases: readonly { readonly id: number; readonly bias: number }[];
 }

@@ -5,8 +5,11 @@ export const BLOCK_TOKENS = 16;
 export interface StepSequence {
   /** Index of the sequence's state on the GPU (the id sampled last), in [0, maxSequences). */
   readonly slot: number;
-  /** Ids of the rows; or 'slot': one row, whose id is the one that `slot` sampled last. */
-  readonly tokens: ArrayLike<number> | 'slot';
+  /**
+   * Ids of the rows; or 'slot': one row, whose id is the one that `slot` sampled last; or embeddings in place of the
+   * model's own, [rows, hiddenSize] f32.
+   */
+  readonly tokens: ArrayLike<number> | 'slot' | { readonly embeddings: Float32Array };
   readonly startPosition: number;
   /** Block ids of positions 0 … startPosition + rows − 1; at least ceil(that many / BLOCK_TOKENS). */
   readonly blockTable: ArrayLike<number>;
@@ -24,6 +27,29 @@ export interface SamplingParams {
   readonly sampleIndex: number;
 }
 
+/**
+ * What a slot's draws are adjusted by, from here until the slot's next start. A row that is drawn for a slot sees, in
+ * this order: penalties over the output so far, the row's mask, the stop ids' mask, biases (gateway-contract §5).
+ */
+export interface SlotStart {
+  readonly slot: number;
+  /** Output ids so far, in any order: what penalties count. Ids that the slot draws from here on add themselves. */
+  readonly outputIds: ArrayLike<number>;
+  /** 0 is none. */
+  readonly frequencyPenalty: number;
+  /** 0 is none. */
+  readonly presencePenalty: number;
+  /** 1 is none. */
+  readonly repetitionPenalty: number;
+  /** Ids that can't be drawn while `outputPosition` is below `minNewTokens`. */
+  readonly stopIds: ArrayLike<number>;
+  readonly minNewTokens: number;
+  /** Added to the logits; ids differ. At most `limits.maxBiases`. */
+  readonly biases: readonly { readonly id: number; readonly bias: number }[];
+  /** Ids whose logprobs are told where a row asks with `idLogprobs`. At most `limits.maxLogprobIds`. */
+  readonly logprobIds: ArrayLike<number>;
+}
+
 /** A row whose logits are wanted, and what is made of them. */
 export interface LogitsRow {
   /** Index of the row in the step, all sequences' rows counted in order. */
@@ -34,8 +60,19 @@ export interface LogitsRow {
   readonly outputPosition: number;
   /** Natural log, whole vocabulary, after temperature; greedy uses temperature 1. */
   readonly logprob: boolean;
-  /** How many of the best logprobs to return. */
+  /** How many of the best logprobs to return. All rows' together are at most `limits.maxTop` a step. */
   readonly topLogprobs: number;
+  /** Return the logprobs of the slot's `logprobIds`. */
+  readonly idLogprobs?: boolean;
+  /**
+   * Nothing is drawn: the row tells the logprobs of the logits as the model made them, at temperature 1, and `logprob`
+   * is this id's. The slot keeps what it had.
+   */
+  readonly scored?: number;
+  /** Drawn only once `drawMasked` has brought the row's mask. Not in a repeated step. */
+  readonly masked?: boolean;
+  /** Return the row's hidden state, [hiddenSize] f32, after the final norm. At most `limits.maxHiddenRows` a step. */
+  readonly hidden?: boolean;
 }
 
 /** One block's KV of every layer. */
@@ -50,6 +87,8 @@ export interface StepBatch {
   readonly logits: readonly LogitsRow[];
   /** Made before the first row is computed. Targets differ, and no target is a source. */
   readonly copies?: readonly BlockCopy[];
+  /** Slots that another sequence takes over; made before the first row is computed. */
+  readonly starts?: readonly SlotStart[];
   /**
    * So many decode steps at once (default 1), for one readback: each sequence has one row, whose logits are wanted;
    * step i computes the position `startPosition` + i from the id drawn by step i − 1. Block tables cover them all.
@@ -64,6 +103,10 @@ export interface SampledRow {
   readonly logprob?: number;
   /** Best first; ties by ascending id. */
   readonly top?: { readonly ids: Uint32Array; readonly logprobs: Float32Array };
+  /** In the order of the slot's `logprobIds`, where asked for. */
+  readonly idLogprobs?: Float32Array;
+  /** [hiddenSize], where asked for. */
+  readonly hidden?: Float32Array;
   /** The logits held a NaN or an infinity: the id means nothing. */
   readonly nonFinite: boolean;
 }
@@ -73,7 +116,17 @@ export interface RunnerLimits {
   readonly maxRows: number;
   readonly maxSequences: number;
   readonly maxLogitsRows: number;
+  /** Of one row. */
   readonly maxTopLogprobs: number;
+  /** Top logprobs of one step, all rows together. */
+  readonly maxTop: number;
+  /** Biases of one slot. */
+  readonly maxBiases: number;
+  /** Ids of one slot whose logprobs are told. */
+  readonly maxLogprobIds: number;
+  /** Rows of one step whose hidden states are told. */
+  readonly maxHiddenRows: number;
+  readonly hiddenSize: number;
   readonly contextLength: number;
   readonly vocabSize: number;
   /** Blocks of the KV pool. */
@@ -90,9 +143,16 @@ export interface Runner {
   /**
    * Encodes and submits a step at once; the promise gives one SampledRow for each of `batch.logits`, in order, and
    * with `repeat` so many times, step by step.
-   * A second call may come before the first one's promise settles. Rejects when the device is lost.
+   * A second call may come before the first one's promise settles, but not before `drawMasked` where the first one has
+   * masked rows. Rejects when the device is lost.
    */
   step(batch: StepBatch): Promise<SampledRow[]>;
+  /**
+   * Draws the masked rows of the step submitted last, in a submit of its own: for each, in order, a bit per id, set where
+   * it may be drawn, least significant first, [ceil(vocabSize / 32)]; undefined: every id may. The step's promise
+   * settles after that. Throws StepError where the masks are not one for each masked row.
+   */
+  drawMasked(masks: readonly (Uint32Array | undefined)[]): void;
   /** Frees every buffer. */
   destroy(): void;
 }

@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file node_relay.proto.
  */
 export const file_node_relay: GenFile = /*@__PURE__*/
-  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIuICCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIAEIJCgdjb21tYW5kIosCCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkEjcKD3NjaGVkdWxlX3BvbGljeRgKIAEoDjIeLnNob2FsLnJlbGF5LnYxLlNjaGVkdWxlUG9saWN5IskBCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNEhAKCHByaW9yaXR5GAcgASgFIh4KCkZsdXNoQ2FjaGUSEAoIZmx1c2hfaWQYASABKAQiPAoGU2FtcGxlEg0KBWluZGV4GAEgASgNEg4KBmNyZWRpdBgCIAEoDRITCgtlbWl0dGVkX2lkcxgDIAMoDSLDAQoOU2FtcGxpbmdQYXJhbXMSEwoLdGVtcGVyYXR1cmUYASABKAISDQoFdG9wX3AYAiABKAISDQoFdG9wX2sYAyABKA0SDQoFbWluX3AYBCABKAISDAoEc2VlZBgFIAEoBBIWCg5tYXhfbmV3X3Rva2VucxgGIAEoDRIWCg5zdG9wX3Rva2VuX2lkcxgHIAMoDRIUCgxzdG9wX3N0cmluZ3MYCCADKAkSGwoTc2tpcF9zcGVjaWFsX3Rva2VucxgJIAEoCCIXCgVBYm9ydBIOCgZqb2JfaWQYASABKAQiNgoFR3JhbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEg4KBmNyZWRpdBgDIAEoDSIGCgRQaW5nIhcKBURyYWluEg4KBnJlYXNvbhgBIAEoCSLMAQoNUmVwb3J0UmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSCwoDc2VxGAQgASgEEhgKEGxhc3RfY29tbWFuZF9zZXEYBSABKAQSKQoGZXZlbnRzGAYgAygLMhkuc2hvYWwucmVsYXkudjEuTm9kZUV2ZW50EiYKBGxvYWQYByABKAsyGC5zaG9hbC5yZWxheS52MS5Ob2RlTG9hZCIpCg5SZXBvcnRSZXNwb25zZRIXCg9sYXN0X3JlcG9ydF9zZXEYASABKAQi7AEKCU5vZGVFdmVudBIOCgZqb2JfaWQYASABKAQSDQoFaW5kZXgYAiABKA0SKAoGdG9rZW5zGAMgASgLMhYuc2hvYWwucmVsYXkudjEuVG9rZW5zSAASLAoIZmluaXNoZWQYBCABKAsyGC5zaG9hbC5yZWxheS52MS5GaW5pc2hlZEgAEigKBmZhaWxlZBgFIAEoCzIWLnNob2FsLnJlbGF5LnYxLkZhaWxlZEgAEjUKDWNhY2hlX2ZsdXNoZWQYBiABKAsyHC5zaG9hbC5yZWxheS52MS5DYWNoZUZsdXNoZWRIAEIHCgVldmVudCKHAQoGVG9rZW5zEg4KBm9mZnNldBgBIAEoDRIRCgl0b2tlbl9pZHMYAiADKA0SFQoNY2FjaGVkX3Rva2VucxgDIAEoDRIQCghsb2dwcm9icxgEIAMoAhIxCgx0b3BfbG9ncHJvYnMYBSADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icyIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiiwIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0iVgoGUmVhc29uEhYKElJFQVNPTl9VTlNQRUNJRklFRBAAEg8KC1JFQVNPTl9TVE9QEAESEQoNUkVBU09OX0xFTkdUSBACEhAKDFJFQVNPTl9BQk9SVBADQgkKB21hdGNoZWQiNgoMQ2FjaGVGbHVzaGVkEhAKCGZsdXNoX2lkGAEgASgEEhQKDGZyZWVkX3Rva2VucxgCIAEoDSInCgZGYWlsZWQSDAoEY29kZRgBIAEoDRIPCgdtZXNzYWdlGAIgASgJIp4FCghOb2RlTG9hZBIUCgdydW5uaW5nGAEgASgNSACIAQESFAoHd2FpdGluZxgCIAEoDUgBiAEBEhgKC3VzZWRfdG9rZW5zGAMgASgNSAKIAQESFwoKbWF4X3Rva2VucxgEIAEoDUgDiAEBEhsKDmdlbl90aHJvdWdocHV0GAUgASgBSASIAQESGwoOY2FjaGVfaGl0X3JhdGUYBiABKAFIBYgBARIYCgttYXhfcnVubmluZxgHIAEoDUgGiAEBEhkKDHdlaWdodF9ieXRlcxgIIAEoBEgHiAEBEhUKCGt2X2J5dGVzGAkgASgESAiIAQESFgoJZ3B1X2J5dGVzGAogASgESAmIAQESFwoKaGVhcF9ieXRlcxgLIAEoBEgKiAEBEhMKBmhpZGRlbhgMIAEoCEgLiAEBEhYKCXJldHJhY3RlZBgNIAEoDUgMiAEBEhoKDWNhY2hlZF90b2tlbnMYDiABKA1IDYgBARIkChd3YWl0aW5nX3VuY2FjaGVkX3Rva2VucxgPIAEoDUgOiAEBEhMKBnBhdXNlZBgQIAEoCEgPiAEBQgoKCF9ydW5uaW5nQgoKCF93YWl0aW5nQg4KDF91c2VkX3Rva2Vuc0INCgtfbWF4X3Rva2Vuc0IRCg9fZ2VuX3Rocm91Z2hwdXRCEQoPX2NhY2hlX2hpdF9yYXRlQg4KDF9tYXhfcnVubmluZ0IPCg1fd2VpZ2h0X2J5dGVzQgsKCV9rdl9ieXRlc0IMCgpfZ3B1X2J5dGVzQg0KC19oZWFwX2J5dGVzQgkKB19oaWRkZW5CDAoKX3JldHJhY3RlZEIQCg5fY2FjaGVkX3Rva2Vuc0IaChhfd2FpdGluZ191bmNhY2hlZF90b2tlbnNCCQoHX3BhdXNlZCJiCg1EZXRhY2hSZXF1ZXN0EhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIOCgZyZWFzb24YBCABKAkiEAoORGV0YWNoUmVzcG9uc2UqTwoJUHJlY2lzaW9uEhkKFVBSRUNJU0lPTl9VTlNQRUNJRklFRBAAEhMKD1BSRUNJU0lPTl9FWEFDVBABEhIKDlBSRUNJU0lPTl9GQVNUEAIqQwoGS3ZUeXBlEhcKE0tWX1RZUEVfVU5TUEVDSUZJRUQQABIPCgtLVl9UWVBFX0YzMhABEg8KC0tWX1RZUEVfRjE2EAIqggEKDlNjaGVkdWxlUG9saWN5Eh8KG1NDSEVEVUxFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1NDSEVEVUxFX1BPTElDWV9MUE0QARIYChRTQ0hFRFVMRV9QT0xJQ1lfRkNGUxACEhwKGFNDSEVEVUxFX1BPTElDWV9QUklPUklUWRADMuUBCglOb2RlUmVsYXkSRgoGQXR0YWNoEh0uc2hvYWwucmVsYXkudjEuQXR0YWNoUmVxdWVzdBobLnNob2FsLnJlbGF5LnYxLk5vZGVDb21tYW5kMAESRwoGUmVwb3J0Eh0uc2hvYWwucmVsYXkudjEuUmVwb3J0UmVxdWVzdBoeLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlc3BvbnNlEkcKBkRldGFjaBIdLnNob2FsLnJlbGF5LnYxLkRldGFjaFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIuICCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIAEIJCgdjb21tYW5kIosCCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkEjcKD3NjaGVkdWxlX3BvbGljeRgKIAEoDjIeLnNob2FsLnJlbGF5LnYxLlNjaGVkdWxlUG9saWN5IqEDCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNEhAKCHByaW9yaXR5GAcgASgFEhMKC2xvZ3Byb2JfaWRzGAggAygNEhoKDWxvZ3Byb2Jfc3RhcnQYCSABKA1IAYgBARIVCg1oaWRkZW5fc3RhdGVzGAogASgIEhQKDGlucHV0X2VtYmVkcxgLIAMoAhIVCgtqc29uX3NjaGVtYRgMIAEoCUgAEg8KBXJlZ2V4GA0gASgJSAASFgoMZWJuZl9ncmFtbWFyGA4gASgJSAASGAoOc3RydWN0dXJhbF90YWcYDyABKAlIAEIMCgpjb25zdHJhaW50QhAKDl9sb2dwcm9iX3N0YXJ0Ih4KCkZsdXNoQ2FjaGUSEAoIZmx1c2hfaWQYASABKAQiPAoGU2FtcGxlEg0KBWluZGV4GAEgASgNEg4KBmNyZWRpdBgCIAEoDRITCgtlbWl0dGVkX2lkcxgDIAMoDSLxAgoOU2FtcGxpbmdQYXJhbXMSEwoLdGVtcGVyYXR1cmUYASABKAISDQoFdG9wX3AYAiABKAISDQoFdG9wX2sYAyABKA0SDQoFbWluX3AYBCABKAISDAoEc2VlZBgFIAEoBBIWCg5tYXhfbmV3X3Rva2VucxgGIAEoDRIWCg5zdG9wX3Rva2VuX2lkcxgHIAMoDRIUCgxzdG9wX3N0cmluZ3MYCCADKAkSGwoTc2tpcF9zcGVjaWFsX3Rva2VucxgJIAEoCBIZChFmcmVxdWVuY3lfcGVuYWx0eRgKIAEoAhIYChBwcmVzZW5jZV9wZW5hbHR5GAsgASgCEhoKEnJlcGV0aXRpb25fcGVuYWx0eRgMIAEoAhIWCg5taW5fbmV3X3Rva2VucxgNIAEoDRIXCg9tYXNrZWRfc3RvcF9pZHMYDiADKA0SKgoMbG9naXRfYmlhc2VzGA8gAygLMhQuc2hvYWwucmVsYXkudjEuQmlhcyImCgRCaWFzEhAKCHRva2VuX2lkGAEgASgNEgwKBGJpYXMYAiABKAIiFwoFQWJvcnQSDgoGam9iX2lkGAEgASgEIjYKBUdyYW50Eg4KBmpvYl9pZBgBIAEoBBINCgVpbmRleBgCIAEoDRIOCgZjcmVkaXQYAyABKA0iBgoEUGluZyIXCgVEcmFpbhIOCgZyZWFzb24YASABKAkizAEKDVJlcG9ydFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEgsKA3NlcRgEIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAUgASgEEikKBmV2ZW50cxgGIAMoCzIZLnNob2FsLnJlbGF5LnYxLk5vZGVFdmVudBImCgRsb2FkGAcgASgLMhguc2hvYWwucmVsYXkudjEuTm9kZUxvYWQiKQoOUmVwb3J0UmVzcG9uc2USFwoPbGFzdF9yZXBvcnRfc2VxGAEgASgEIqUCCglOb2RlRXZlbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEigKBnRva2VucxgDIAEoCzIWLnNob2FsLnJlbGF5LnYxLlRva2Vuc0gAEiwKCGZpbmlzaGVkGAQgASgLMhguc2hvYWwucmVsYXkudjEuRmluaXNoZWRIABIoCgZmYWlsZWQYBSABKAsyFi5zaG9hbC5yZWxheS52MS5GYWlsZWRIABI1Cg1jYWNoZV9mbHVzaGVkGAYgASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVGbHVzaGVkSAASNwoOaW5wdXRfbG9ncHJvYnMYByABKAsyHS5zaG9hbC5yZWxheS52MS5JbnB1dExvZ3Byb2JzSABCBwoFZXZlbnQi4wEKBlRva2VucxIOCgZvZmZzZXQYASABKA0SEQoJdG9rZW5faWRzGAIgAygNEhUKDWNhY2hlZF90b2tlbnMYAyABKA0SEAoIbG9ncHJvYnMYBCADKAISMQoMdG9wX2xvZ3Byb2JzGAUgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBiADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMSLQoNaGlkZGVuX3N0YXRlcxgHIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyK0AQoNSW5wdXRMb2dwcm9icxIQCghwb3NpdGlvbhgBIAEoDRIxCghsb2dwcm9icxgCIAMoCzIfLnNob2FsLnJlbGF5LnYxLk9wdGlvbmFsTG9ncHJvYhIxCgx0b3BfbG9ncHJvYnMYAyADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icxIrCgtpZF9sb2dwcm9icxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyIvCg9PcHRpb25hbExvZ3Byb2ISEgoFdmFsdWUYASABKAJIAIgBAUIICgZfdmFsdWUiGAoGRmxvYXRzEg4KBnZhbHVlcxgBIAMoAiIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiuQIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0SLAoMaGlkZGVuX3N0YXRlGAYgASgLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzIlYKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIPCgtSRUFTT05fU1RPUBABEhEKDVJFQVNPTl9MRU5HVEgQAhIQCgxSRUFTT05fQUJPUlQQA0IJCgdtYXRjaGVkIjYKDENhY2hlRmx1c2hlZBIQCghmbHVzaF9pZBgBIAEoBBIUCgxmcmVlZF90b2tlbnMYAiABKA0iJwoGRmFpbGVkEgwKBGNvZGUYASABKA0SDwoHbWVzc2FnZRgCIAEoCSKeBQoITm9kZUxvYWQSFAoHcnVubmluZxgBIAEoDUgAiAEBEhQKB3dhaXRpbmcYAiABKA1IAYgBARIYCgt1c2VkX3Rva2VucxgDIAEoDUgCiAEBEhcKCm1heF90b2tlbnMYBCABKA1IA4gBARIbCg5nZW5fdGhyb3VnaHB1dBgFIAEoAUgEiAEBEhsKDmNhY2hlX2hpdF9yYXRlGAYgASgBSAWIAQESGAoLbWF4X3J1bm5pbmcYByABKA1IBogBARIZCgx3ZWlnaHRfYnl0ZXMYCCABKARIB4gBARIVCghrdl9ieXRlcxgJIAEoBEgIiAEBEhYKCWdwdV9ieXRlcxgKIAEoBEgJiAEBEhcKCmhlYXBfYnl0ZXMYCyABKARICogBARITCgZoaWRkZW4YDCABKAhIC4gBARIWCglyZXRyYWN0ZWQYDSABKA1IDIgBARIaCg1jYWNoZWRfdG9rZW5zGA4gASgNSA2IAQESJAoXd2FpdGluZ191bmNhY2hlZF90b2tlbnMYDyABKA1IDogBARITCgZwYXVzZWQYECABKAhID4gBAUIKCghfcnVubmluZ0IKCghfd2FpdGluZ0IOCgxfdXNlZF90b2tlbnNCDQoLX21heF90b2tlbnNCEQoPX2dlbl90aHJvdWdocHV0QhEKD19jYWNoZV9oaXRfcmF0ZUIOCgxfbWF4X3J1bm5pbmdCDwoNX3dlaWdodF9ieXRlc0ILCglfa3ZfYnl0ZXNCDAoKX2dwdV9ieXRlc0INCgtfaGVhcF9ieXRlc0IJCgdfaGlkZGVuQgwKCl9yZXRyYWN0ZWRCEAoOX2NhY2hlZF90b2tlbnNCGgoYX3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zQgkKB19wYXVzZWQiYgoNRGV0YWNoUmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSDgoGcmVhc29uGAQgASgJIhAKDkRldGFjaFJlc3BvbnNlKk8KCVByZWNpc2lvbhIZChVQUkVDSVNJT05fVU5TUEVDSUZJRUQQABITCg9QUkVDSVNJT05fRVhBQ1QQARISCg5QUkVDSVNJT05fRkFTVBACKkMKBkt2VHlwZRIXChNLVl9UWVBFX1VOU1BFQ0lGSUVEEAASDwoLS1ZfVFlQRV9GMzIQARIPCgtLVl9UWVBFX0YxNhACKoIBCg5TY2hlZHVsZVBvbGljeRIfChtTQ0hFRFVMRV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIXChNTQ0hFRFVMRV9QT0xJQ1lfTFBNEAESGAoUU0NIRURVTEVfUE9MSUNZX0ZDRlMQAhIcChhTQ0hFRFVMRV9QT0xJQ1lfUFJJT1JJVFkQAzLlAQoJTm9kZVJlbGF5EkYKBkF0dGFjaBIdLnNob2FsLnJlbGF5LnYxLkF0dGFjaFJlcXVlc3QaGy5zaG9hbC5yZWxheS52MS5Ob2RlQ29tbWFuZDABEkcKBlJlcG9ydBIdLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXNwb25zZRJHCgZEZXRhY2gSHS5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVzcG9uc2ViBnByb3RvMw");
 
 /**
  * Which build of the page speaks: a node whose build differs from the relay's page reloads when idle.
@@ -421,6 +421,65 @@ export type Generate = Message<"shoal.relay.v1.Generate"> & {
    * @generated from field: int32 priority = 7;
    */
   priority: number;
+
+  /**
+   * Ids whose logprobs are told at each position whose logprob is told.
+   *
+   * @generated from field: repeated uint32 logprob_ids = 8;
+   */
+  logprobIds: number[];
+
+  /**
+   * First prompt position whose logprob is told, by the first of `samples`; unset is none.
+   *
+   * @generated from field: optional uint32 logprob_start = 9;
+   */
+  logprobStart?: number | undefined;
+
+  /**
+   * Tell the hidden state that each output token is drawn from.
+   *
+   * @generated from field: bool hidden_states = 10;
+   */
+  hiddenStates: boolean;
+
+  /**
+   * In place of the model's own embeddings of input_ids: as many rows of the hidden size.
+   *
+   * @generated from field: repeated float input_embeds = 11;
+   */
+  inputEmbeds: number[];
+
+  /**
+   * What the output must match.
+   *
+   * @generated from oneof shoal.relay.v1.Generate.constraint
+   */
+  constraint: {
+    /**
+     * @generated from field: string json_schema = 12;
+     */
+    value: string;
+    case: "jsonSchema";
+  } | {
+    /**
+     * @generated from field: string regex = 13;
+     */
+    value: string;
+    case: "regex";
+  } | {
+    /**
+     * @generated from field: string ebnf_grammar = 14;
+     */
+    value: string;
+    case: "ebnfGrammar";
+  } | {
+    /**
+     * @generated from field: string structural_tag = 15;
+     */
+    value: string;
+    case: "structuralTag";
+  } | { case: undefined; value?: undefined };
 };
 
 /**
@@ -538,6 +597,46 @@ export type SamplingParams = Message<"shoal.relay.v1.SamplingParams"> & {
    * @generated from field: bool skip_special_tokens = 9;
    */
   skipSpecialTokens: boolean;
+
+  /**
+   * Over output tokens only, as the two after it.
+   *
+   * @generated from field: float frequency_penalty = 10;
+   */
+  frequencyPenalty: number;
+
+  /**
+   * @generated from field: float presence_penalty = 11;
+   */
+  presencePenalty: number;
+
+  /**
+   * 0 and 1 are none.
+   *
+   * @generated from field: float repetition_penalty = 12;
+   */
+  repetitionPenalty: number;
+
+  /**
+   * Stop ids can't be drawn before.
+   *
+   * @generated from field: uint32 min_new_tokens = 13;
+   */
+  minNewTokens: number;
+
+  /**
+   * What min_new_tokens keeps from being drawn; EOS ids too where ignore_eos leaves stop_token_ids empty.
+   *
+   * @generated from field: repeated uint32 masked_stop_ids = 14;
+   */
+  maskedStopIds: number[];
+
+  /**
+   * Added to the logits; ids differ.
+   *
+   * @generated from field: repeated shoal.relay.v1.Bias logit_biases = 15;
+   */
+  logitBiases: Bias[];
 };
 
 /**
@@ -546,6 +645,28 @@ export type SamplingParams = Message<"shoal.relay.v1.SamplingParams"> & {
  */
 export const SamplingParamsSchema: GenMessage<SamplingParams> = /*@__PURE__*/
   messageDesc(file_node_relay, 10);
+
+/**
+ * @generated from message shoal.relay.v1.Bias
+ */
+export type Bias = Message<"shoal.relay.v1.Bias"> & {
+  /**
+   * @generated from field: uint32 token_id = 1;
+   */
+  tokenId: number;
+
+  /**
+   * @generated from field: float bias = 2;
+   */
+  bias: number;
+};
+
+/**
+ * Describes the message shoal.relay.v1.Bias.
+ * Use `create(BiasSchema)` to create a new message.
+ */
+export const BiasSchema: GenMessage<Bias> = /*@__PURE__*/
+  messageDesc(file_node_relay, 11);
 
 /**
  * @generated from message shoal.relay.v1.Abort
@@ -562,7 +683,7 @@ export type Abort = Message<"shoal.relay.v1.Abort"> & {
  * Use `create(AbortSchema)` to create a new message.
  */
 export const AbortSchema: GenMessage<Abort> = /*@__PURE__*/
-  messageDesc(file_node_relay, 11);
+  messageDesc(file_node_relay, 12);
 
 /**
  * Cumulative, so that a repeated grant changes nothing.
@@ -591,7 +712,7 @@ export type Grant = Message<"shoal.relay.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_node_relay, 12);
+  messageDesc(file_node_relay, 13);
 
 /**
  * @generated from message shoal.relay.v1.Ping
@@ -604,7 +725,7 @@ export type Ping = Message<"shoal.relay.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_node_relay, 13);
+  messageDesc(file_node_relay, 14);
 
 /**
  * Finish what runs, then detach: nothing new comes. Sent to a node of another build than the relay's page.
@@ -623,7 +744,7 @@ export type Drain = Message<"shoal.relay.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_node_relay, 14);
+  messageDesc(file_node_relay, 15);
 
 /**
  * @generated from message shoal.relay.v1.ReportRequest
@@ -675,7 +796,7 @@ export type ReportRequest = Message<"shoal.relay.v1.ReportRequest"> & {
  * Use `create(ReportRequestSchema)` to create a new message.
  */
 export const ReportRequestSchema: GenMessage<ReportRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 15);
+  messageDesc(file_node_relay, 16);
 
 /**
  * @generated from message shoal.relay.v1.ReportResponse
@@ -692,7 +813,7 @@ export type ReportResponse = Message<"shoal.relay.v1.ReportResponse"> & {
  * Use `create(ReportResponseSchema)` to create a new message.
  */
 export const ReportResponseSchema: GenMessage<ReportResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 16);
+  messageDesc(file_node_relay, 17);
 
 /**
  * @generated from message shoal.relay.v1.NodeEvent
@@ -737,6 +858,12 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
      */
     value: CacheFlushed;
     case: "cacheFlushed";
+  } | {
+    /**
+     * @generated from field: shoal.relay.v1.InputLogprobs input_logprobs = 7;
+     */
+    value: InputLogprobs;
+    case: "inputLogprobs";
   } | { case: undefined; value?: undefined };
 };
 
@@ -745,7 +872,7 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema: GenMessage<NodeEvent> = /*@__PURE__*/
-  messageDesc(file_node_relay, 17);
+  messageDesc(file_node_relay, 18);
 
 /**
  * @generated from message shoal.relay.v1.Tokens
@@ -781,6 +908,20 @@ export type Tokens = Message<"shoal.relay.v1.Tokens"> & {
    * @generated from field: repeated shoal.relay.v1.TopLogprobs top_logprobs = 5;
    */
   topLogprobs: TopLogprobs[];
+
+  /**
+   * One per token where asked for, in the order of the request's logprob_ids.
+   *
+   * @generated from field: repeated shoal.relay.v1.Floats id_logprobs = 6;
+   */
+  idLogprobs: Floats[];
+
+  /**
+   * One per token where asked for: the hidden state it was drawn from.
+   *
+   * @generated from field: repeated shoal.relay.v1.Floats hidden_states = 7;
+   */
+  hiddenStates: Floats[];
 };
 
 /**
@@ -788,7 +929,81 @@ export type Tokens = Message<"shoal.relay.v1.Tokens"> & {
  * Use `create(TokensSchema)` to create a new message.
  */
 export const TokensSchema: GenMessage<Tokens> = /*@__PURE__*/
-  messageDesc(file_node_relay, 18);
+  messageDesc(file_node_relay, 19);
+
+/**
+ * Of consecutive prompt positions; from the first sample, before its first token.
+ *
+ * @generated from message shoal.relay.v1.InputLogprobs
+ */
+export type InputLogprobs = Message<"shoal.relay.v1.InputLogprobs"> & {
+  /**
+   * @generated from field: uint32 position = 1;
+   */
+  position: number;
+
+  /**
+   * Without a value at position 0, which nothing comes before.
+   *
+   * @generated from field: repeated shoal.relay.v1.OptionalLogprob logprobs = 2;
+   */
+  logprobs: OptionalLogprob[];
+
+  /**
+   * One per position where asked for; empty at position 0.
+   *
+   * @generated from field: repeated shoal.relay.v1.TopLogprobs top_logprobs = 3;
+   */
+  topLogprobs: TopLogprobs[];
+
+  /**
+   * One per position where asked for, in the order of the request's logprob_ids; empty at position 0.
+   *
+   * @generated from field: repeated shoal.relay.v1.Floats id_logprobs = 4;
+   */
+  idLogprobs: Floats[];
+};
+
+/**
+ * Describes the message shoal.relay.v1.InputLogprobs.
+ * Use `create(InputLogprobsSchema)` to create a new message.
+ */
+export const InputLogprobsSchema: GenMessage<InputLogprobs> = /*@__PURE__*/
+  messageDesc(file_node_relay, 20);
+
+/**
+ * @generated from message shoal.relay.v1.OptionalLogprob
+ */
+export type OptionalLogprob = Message<"shoal.relay.v1.OptionalLogprob"> & {
+  /**
+   * @generated from field: optional float value = 1;
+   */
+  value?: number | undefined;
+};
+
+/**
+ * Describes the message shoal.relay.v1.OptionalLogprob.
+ * Use `create(OptionalLogprobSchema)` to create a new message.
+ */
+export const OptionalLogprobSchema: GenMessage<OptionalLogprob> = /*@__PURE__*/
+  messageDesc(file_node_relay, 21);
+
+/**
+ * @generated from message shoal.relay.v1.Floats
+ */
+export type Floats = Message<"shoal.relay.v1.Floats"> & {
+  /**
+   * @generated from field: repeated float values = 1;
+   */
+  values: number[];
+};
+
+/**
+ * Describes the message shoal.relay.v1.Floats.
+ * Use `create(FloatsSchema)` to create a new message.
+ */
+export const FloatsSchema: GenMessage<Floats> = /*@__PURE__*/
+  messageDesc(file_node_relay, 22);
 
 /**
  * Best first.
@@ -812,7 +1027,7 @@ export type TopLogprobs = Message<"shoal.relay.v1.TopLogprobs"> & {
  * Use `create(TopLogprobsSchema)` to create a new message.
  */
 export const TopLogprobsSchema: GenMessage<TopLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 19);
+  messageDesc(file_node_relay, 23);
 
 /**
  * @generated from message shoal.relay.v1.Finished
@@ -849,6 +1064,13 @@ export type Finished = Message<"shoal.relay.v1.Finished"> & {
    * @generated from field: uint32 cached_tokens = 5;
    */
   cachedTokens: number;
+
+  /**
+   * Of the last prompt position, where asked for and no token was made.
+   *
+   * @generated from field: shoal.relay.v1.Floats hidden_state = 6;
+   */
+  hiddenState?: Floats | undefined;
 };
 
 /**
@@ -856,7 +1078,7 @@ export type Finished = Message<"shoal.relay.v1.Finished"> & {
  * Use `create(FinishedSchema)` to create a new message.
  */
 export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
-  messageDesc(file_node_relay, 20);
+  messageDesc(file_node_relay, 24);
 
 /**
  * @generated from enum shoal.relay.v1.Finished.Reason
@@ -887,7 +1109,7 @@ export enum Finished_Reason {
  * Describes the enum shoal.relay.v1.Finished.Reason.
  */
 export const Finished_ReasonSchema: GenEnum<Finished_Reason> = /*@__PURE__*/
-  enumDesc(file_node_relay, 20, 0);
+  enumDesc(file_node_relay, 24, 0);
 
 /**
  * @generated from message shoal.relay.v1.CacheFlushed
@@ -911,7 +1133,7 @@ export type CacheFlushed = Message<"shoal.relay.v1.CacheFlushed"> & {
  * Use `create(CacheFlushedSchema)` to create a new message.
  */
 export const CacheFlushedSchema: GenMessage<CacheFlushed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 21);
+  messageDesc(file_node_relay, 25);
 
 /**
  * The sample can't go on at this node.
@@ -937,7 +1159,7 @@ export type Failed = Message<"shoal.relay.v1.Failed"> & {
  * Use `create(FailedSchema)` to create a new message.
  */
 export const FailedSchema: GenMessage<Failed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 22);
+  messageDesc(file_node_relay, 26);
 
 /**
  * Counted values; what is not known is not set.
@@ -1045,7 +1267,7 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
  * Use `create(NodeLoadSchema)` to create a new message.
  */
 export const NodeLoadSchema: GenMessage<NodeLoad> = /*@__PURE__*/
-  messageDesc(file_node_relay, 23);
+  messageDesc(file_node_relay, 27);
 
 /**
  * @generated from message shoal.relay.v1.DetachRequest
@@ -1077,7 +1299,7 @@ export type DetachRequest = Message<"shoal.relay.v1.DetachRequest"> & {
  * Use `create(DetachRequestSchema)` to create a new message.
  */
 export const DetachRequestSchema: GenMessage<DetachRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 24);
+  messageDesc(file_node_relay, 28);
 
 /**
  * @generated from message shoal.relay.v1.DetachResponse
@@ -1090,7 +1312,7 @@ export type DetachResponse = Message<"shoal.relay.v1.DetachResponse"> & {
  * Use `create(DetachResponseSchema)` to create a new message.
  */
 export const DetachResponseSchema: GenMessage<DetachResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 25);
+  messageDesc(file_node_relay, 29);
 
 /**
  * @generated from enum shoal.relay.v1.Precision

@@ -1,0 +1,41 @@
+import type { Constraint } from './request.ts';
+
+/** A constraint that can't be served; the message is for the client and holds nothing of its text but where it fails. */
+export class GrammarError extends Error {
+  override readonly name = 'GrammarError';
+  /** The constraint itself is wrong, or it took more time or memory than one may have; else the worker failed. */
+  readonly code: 'invalid_argument' | 'resource_exhausted' | 'internal';
+
+  constructor(code: GrammarError['code'], message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+/** What may come next. */
+export interface GrammarState {
+  /** A bit per id, least significant first, [ceil(vocabSize / 32)]; undefined: every id may come. */
+  readonly mask: Uint32Array | undefined;
+  /** The output is complete and nothing may follow: a stop token was taken where the constraint allows the end. */
+  readonly finished: boolean;
+}
+
+/** One sequence's way through its constraint. */
+export interface GrammarMatcher {
+  readonly state: GrammarState;
+  /** Takes a drawn id; the state after it. Rejects with GrammarError where it can't come, or the worker is gone. */
+  accept(id: number): Promise<GrammarState>;
+  /** Frees what the worker holds for it. */
+  close(): void;
+}
+
+/** Compiles constraints and follows outputs through them, away from the engine's own thread. */
+export interface Grammars {
+  /**
+   * A matcher that has taken `outputIds`. Compiled constraints are kept and shared. Rejects with GrammarError, within
+   * a bounded time.
+   */
+  open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher>;
+  /** Ends its worker. */
+  destroy(): void;
+}
