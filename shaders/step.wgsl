@@ -1,10 +1,12 @@
 // The step's metadata: one buffer of u32, written once a step (src/gpu/step-layout.ts has the same numbers).
 //
 //   header   16 words   counts of the sections, then where each begins
-//   rows      4 a row   sequence, position, token, source (0: token is the id; 1: the sequence's slot sampled it last)
+//   rows      4 a row   sequence, position, token, source (0: token is the id; 1: the sequence's slot sampled it last;
+//                       2: the row's embedding is given)
 //   sequences 8 each    slot, first row, rows, KV length, where its block table begins, 3 spare
 //   logits   16 each    row, slot, flags, output position, temperature, top k, top p, min p, seed low, seed high,
-//                       sample index, top logprobs, where they go, 3 spare
+//                       sample index, top logprobs, where they go, id whose logprob a scored row tells, where the logprobs of
+//                       its slot's ids go, which mask it has
 //   split items 2 each  row, split: one part of 64 keys of a row whose keys are split over threads
 //   split rows  2 each  row, its first split item
 //   whole rows  1 each  row whose keys one thread walks
@@ -30,6 +32,13 @@ const STEP_COPIES_AT = 13u;
 const LOGITS_WRITES_SLOT = 1u;
 const LOGITS_SAMPLED = 2u;
 const LOGITS_LOGPROB = 4u;
+const LOGITS_SCORED = 8u;
+const LOGITS_ADJUSTED = 16u;
+const LOGITS_ID_LOGPROBS = 32u;
+const LOGITS_MASKED = 64u;
+
+const TOKEN_OF_SLOT = 1u;
+const TOKEN_EMBEDDED = 2u;
 
 const BLOCK_TOKENS = 16u;
 

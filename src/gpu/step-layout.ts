@@ -25,11 +25,20 @@ export const STEP_LOGITS_WORDS = 16;
 /** Sources of a row's token. */
 export const TOKEN_GIVEN = 0;
 export const TOKEN_OF_SLOT = 1;
+export const TOKEN_EMBEDDED = 2;
 
 /** Flags of a logits row. */
 export const LOGITS_WRITES_SLOT = 1;
 export const LOGITS_SAMPLED = 2;
 export const LOGITS_LOGPROB = 4;
+/** Nothing is drawn: the row tells logprobs of its logits as they are, at temperature 1. */
+export const LOGITS_SCORED = 8;
+/** The slot's adjustments are made to the row's logits. */
+export const LOGITS_ADJUSTED = 16;
+/** The row tells the logprobs of its slot's ids. */
+export const LOGITS_ID_LOGPROBS = 32;
+/** A mask says which ids may be drawn. */
+export const LOGITS_MASKED = 64;
 
 /** Keys of one split of attention; the same for every form, so that their sums are the same. */
 export const SPLIT_KEYS = 64;
