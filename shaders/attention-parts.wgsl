@@ -32,7 +32,5 @@ fn main(
   attendSplit(row, head, max(keys.x, split * SPLIT_KEYS), min(keys.y, (split + 1u) * SPLIT_KEYS));
   let partAt = index * (HEAD_WORDS + 1u);
   parts[partAt] = vec4<f32>(splitMax, splitSum, 0.0, 0.0);
-  for (var word = 0u; word < HEAD_WORDS; word++) {
-    parts[partAt + 1u + word] = splitValue[word];
-  }
+  parts[partAt + 1u + $u] = splitValue$;
 }

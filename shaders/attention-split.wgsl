@@ -3,6 +3,9 @@
 // A split holds the keys with position / 64 = split, whatever chunk, batch or form they are met in, so a row's sum
 // has the same order everywhere: prefill, chunked prefill and decode give the same bits.
 // The kernel declares `params` (below), `step`, `query`, `kv`; prepend step.wgsl, kv-*.wgsl and `const HEAD_WORDS`.
+//
+// A line with a $ stands for HEAD_WORDS lines, $ being 0, 1, 2 … (src/gpu/unroll.ts): a head's words are variables of
+// their own and stay in registers, where an indexed array would lie in memory, at three times the time.
 const SPLIT_KEYS = 64u;
 const MASKED = -3.0e38;
 
@@ -19,10 +22,7 @@ struct Params {
 var<private> scores: array<f32, SPLIT_KEYS>;
 var<private> splitMax: f32;
 var<private> splitSum: f32;
-var<private> splitValue: array<vec4<f32>, HEAD_WORDS>;
-var<private> rowMax: f32;
-var<private> rowSum: f32;
-var<private> rowValue: array<vec4<f32>, HEAD_WORDS>;
+var<private> splitValue$: vec4<f32>;
 
 // Keys [x, y) that a row sees.
 fn visibleKeys(row: u32) -> vec2<u32> {
@@ -38,38 +38,47 @@ fn visibleKeys(row: u32) -> vec2<u32> {
   return vec2<u32>(first, end);
 }
 
+// Where the words of a key begin; those of the block's later keys follow it.
 fn keyAt(tableAt: u32, kvHead: u32, key: u32) -> u32 {
   let block = step[tableAt + key / BLOCK_TOKENS];
   return ((block * 2u * params.kvHeads + kvHead) * BLOCK_TOKENS + key % BLOCK_TOKENS) * HEAD_WORDS;
 }
 
-// Attends one head of a row to the keys [first, end), all of one split; leaves splitMax, splitSum, splitValue.
+// Attends one head of a row to the keys [first, end), all of one split; leaves splitMax, splitSum, splitValue$.
 fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
   let queryAt = (row * params.heads + head) * HEAD_WORDS;
   let kvHead = head / (params.heads / params.kvHeads);
   let tableAt = step[stepSequenceAt(row) + 4u];
   let valueOffset = params.kvHeads * BLOCK_TOKENS * HEAD_WORDS;
-  splitMax = MASKED;
-  for (var key = first; key < end; key++) {
-    let at = keyAt(tableAt, kvHead, key);
-    var product = vec4<f32>();
-    for (var word = 0u; word < HEAD_WORDS; word++) {
-      product = fma(query[queryAt + word], kvUnpack(kv[at + word]), product);
-    }
-    let score = ((product.x + product.y) + (product.z + product.w)) * params.scale;
-    scores[key - first] = score;
-    splitMax = max(splitMax, score);
-  }
-  splitSum = 0.0;
-  for (var word = 0u; word < HEAD_WORDS; word++) {
-    splitValue[word] = vec4<f32>();
-  }
-  for (var key = first; key < end; key++) {
-    let at = keyAt(tableAt, kvHead, key) + valueOffset;
-    let weight = exp(scores[key - first] - splitMax);
-    splitSum += weight;
-    for (var word = 0u; word < HEAD_WORDS; word++) {
-      splitValue[word] = fma(vec4<f32>(weight), kvUnpack(kv[at + word]), splitValue[word]);
+  let query$ = query[queryAt + $u];
+  var high = MASKED;
+  var key = first;
+  while (key < end) {
+    var at = keyAt(tableAt, kvHead, key);
+    let blockEnd = min(end, (key / BLOCK_TOKENS + 1u) * BLOCK_TOKENS);
+    for (; key < blockEnd; key++) {
+      var product = vec4<f32>();
+      product = fma(query$, kvUnpack(kv[at + $u]), product);
+      at += HEAD_WORDS;
+      let score = ((product.x + product.y) + (product.z + product.w)) * params.scale;
+      scores[key - first] = score;
+      high = max(high, score);
     }
   }
+  var sum = 0.0;
+  var value$ = vec4<f32>();
+  key = first;
+  while (key < end) {
+    var at = keyAt(tableAt, kvHead, key) + valueOffset;
+    let blockEnd = min(end, (key / BLOCK_TOKENS + 1u) * BLOCK_TOKENS);
+    for (; key < blockEnd; key++) {
+      let weight = exp(scores[key - first] - high);
+      sum += weight;
+      value$ = fma(vec4<f32>(weight), kvUnpack(kv[at + $u]), value$);
+      at += HEAD_WORDS;
+    }
+  }
+  splitMax = high;
+  splitSum = sum;
+  splitValue$ = value$;
 }

@@ -28,22 +28,16 @@ fn main(
   }
   let row = step[step[STEP_WHOLE_ROWS_AT] + entry];
   let keys = visibleKeys(row);
-  rowMax = MASKED;
-  rowSum = 0.0;
-  for (var word = 0u; word < HEAD_WORDS; word++) {
-    rowValue[word] = vec4<f32>();
-  }
+  var rowMax = MASKED;
+  var rowSum = 0.0;
+  var value$ = vec4<f32>();
   for (var split = keys.x / SPLIT_KEYS; split * SPLIT_KEYS < keys.y; split++) {
     attendSplit(row, head, max(keys.x, split * SPLIT_KEYS), min(keys.y, (split + 1u) * SPLIT_KEYS));
     let factors = mergeFactors(rowMax, splitMax);
     rowMax = max(rowMax, splitMax);
     rowSum = fma(rowSum, factors.x, splitSum * factors.y);
-    for (var word = 0u; word < HEAD_WORDS; word++) {
-      rowValue[word] = fma(rowValue[word], vec4<f32>(factors.x), splitValue[word] * factors.y);
-    }
+    value$ = fma(value$, vec4<f32>(factors.x), splitValue$ * factors.y);
   }
   let at = (row * params.heads + head) * HEAD_WORDS;
-  for (var word = 0u; word < HEAD_WORDS; word++) {
-    output[at + word] = rowValue[word] / rowSum;
-  }
+  output[at + $u] = value$ / rowSum;
 }

@@ -5,7 +5,7 @@
 //   weight  [words] vec4, lanes past `columns` are zero
 //   output  [rows, words] vec4
 //
-// A workgroup a row. Each thread sums every 64th word, then all of them add the 64 sums in order: one barrier, and
+// A workgroup a row. Each thread sums every 64th word, then all of them add the sums in order: one barrier, and
 // an order that follows from the row's length only.
 struct Params {
   columns: u32,
@@ -46,7 +46,7 @@ fn main(
   sums[lane] = (squares.x + squares.y) + (squares.z + squares.w);
   workgroupBarrier();
   var sum = 0.0;
-  for (var i = 0u; i < 64u; i++) {
+  for (var i = 0u; i < min(64u, params.words); i++) {
     sum += sums[i];
   }
   let scale = 1.0 / sqrt(sum / f32(params.columns) + params.epsilon);

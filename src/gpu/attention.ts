@@ -7,6 +7,7 @@ import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import { KV_FORMATS, type KvFormat } from './kv-format.ts';
+import { unroll } from './unroll.ts';
 
 export interface AttentionShape {
   readonly heads: number;
@@ -68,18 +69,19 @@ export class Attention {
   }
 
   static async create(gpu: Gpu, shape: AttentionShape, buffers: AttentionBuffers): Promise<Attention> {
-    const constants = { HEAD_WORDS: shape.headSize / 4 };
+    const words = shape.headSize / 4;
+    const constants = { HEAD_WORDS: words };
     const kvCode = KV_FORMATS[shape.kvFormat].code;
     const [whole, parts, merge] = await Promise.all([
       Kernel.compile(gpu, {
         name: `attention-whole ${shape.kvFormat}`,
-        code: [stepCode, kvCode, splitCode, ruleCode, wholeCode],
+        code: [stepCode, kvCode, unroll(splitCode, words), ruleCode, unroll(wholeCode, words)],
         constants,
         bindings: ['uniform', 'read', 'read', 'read', 'write'],
       }),
       Kernel.compile(gpu, {
         name: `attention-parts ${shape.kvFormat}`,
-        code: [stepCode, kvCode, splitCode, partsCode],
+        code: [stepCode, kvCode, unroll(splitCode, words), unroll(partsCode, words)],
         constants,
         bindings: ['uniform', 'read', 'read', 'read', 'write'],
       }),
@@ -100,7 +102,7 @@ export class Attention {
     const groups = await Promise.all([
       whole.bind(fields, [step, query, kv, output]),
       parts.bind(fields, [step, query, kv, buffers.parts]),
-      merge.bind([shape.heads, constants.HEAD_WORDS], [step, buffers.parts, output]),
+      merge.bind([shape.heads, words], [step, buffers.parts, output]),
     ]);
     return new Attention(shape, [whole, parts, merge], groups);
   }
