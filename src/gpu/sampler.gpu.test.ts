@@ -43,14 +43,25 @@ async function sample(rows: readonly Float32Array[], entries: readonly Partial<L
   const { buffer: step } = await bench.step([one], packed);
   const sampler = await Sampler.create(
     bench.gpu,
-    { vocabulary, tileRows: TILE, maxLogitsRows: entries.length, maxTop: Math.max(1, topAt) },
-    { step, logits: await bench.buffer(scratch), lastIds: lastIds ?? (await bench.zeros(64)) },
+    {
+      vocabulary,
+      tileRows: TILE,
+      maxLogitsRows: entries.length,
+      maxTop: Math.max(1, topAt),
+      maxIds: 1,
+      maxLogprobIds: 1,
+    },
+    {
+      step,
+      logits: await bench.buffer(scratch),
+      lastIds: lastIds ?? (await bench.zeros(64)),
+      slotIds: await bench.zeros(128),
+    },
   );
   await bench.run((pass) => {
     for (let tile = 0; tile * TILE < entries.length; tile++) {
       const some = packed.slice(tile * TILE, (tile + 1) * TILE);
-      const sampled = some.some((entry) => entry.sampled || entry.logprob);
-      sampler.encode(pass, tile, { rows: some.length, sample: sampled, top: some.some((entry) => entry.top > 0) });
+      sampler.encode(pass, tile, some);
     }
   });
   const words = await bench.readWords(sampler.results, entries.length * RESULT_WORDS);

@@ -24,6 +24,10 @@ export interface SamplerShape {
   readonly maxLogitsRows: number;
   /** Top logprobs of one step, all rows together. */
   readonly maxTop: number;
+  /** Logprobs of slots' ids of one step, all rows together. */
+  readonly maxIds: number;
+  /** Ids of one slot. */
+  readonly maxLogprobIds: number;
 }
 
 export interface SamplerBuffers {
@@ -32,14 +36,20 @@ export interface SamplerBuffers {
   readonly logits: GPUBuffer;
   /** [maxSequences] u32. */
   readonly lastIds: GPUBuffer;
+  /** [maxSequences, 1 + maxLogprobIds] u32: how many ids, then the ids whose logprobs a slot tells. */
+  readonly slotIds: GPUBuffer;
 }
 
-/** What the rows of a tile ask for beside the best id. */
-export interface TileWork {
-  readonly rows: number;
-  /** A row is sampled, or wants a logprob or top logprobs. */
-  readonly sample: boolean;
-  readonly top: boolean;
+/** What a row of a tile asks for beside its best id; decides which kernels run. */
+export interface TileRow {
+  readonly sampled: boolean;
+  readonly logprob: boolean;
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly top: number;
+  readonly idLogprobs?: boolean;
+  readonly scored?: number | undefined;
 }
 
 interface TileGroups {
@@ -52,13 +62,16 @@ interface TileGroups {
 
 /**
  * From logits to ids: best id, or a draw, with logprobs where asked. Logits come in tiles of `tileRows` rows, one
- * scratch for all; see shaders/argmax*.wgsl, sample.wgsl, top-logprobs.wgsl, rank-logprobs.wgsl.
+ * scratch for all. Which rows: those that the step's header says now (its count of logits rows, and where their records
+ * begin); a submit for some of a step's rows rewrites those two words, and row 0 is then the first of these. See shaders/argmax*.wgsl, sample.wgsl, top-logprobs.wgsl, rank-logprobs.wgsl.
  */
 export class Sampler {
   /** [maxLogitsRows, RESULT_WORDS] u32. */
   readonly results: GPUBuffer;
   /** [maxTop, 2] u32: id, bits of the logprob; a row's begin where its logits record says. */
   readonly top: GPUBuffer;
+  /** [maxIds] f32: logprobs of slots' ids; a row's begin where its logits record says. */
+  readonly idLogprobs: GPUBuffer;
   readonly #kernels: Readonly<Record<keyof TileGroups, Kernel>>;
   readonly #tiles: readonly TileGroups[];
   readonly #chunks: number;
@@ -66,12 +79,14 @@ export class Sampler {
   private constructor(
     results: GPUBuffer,
     top: GPUBuffer,
+    idLogprobs: GPUBuffer,
     kernels: Readonly<Record<keyof TileGroups, Kernel>>,
     tiles: readonly TileGroups[],
     chunks: number,
   ) {
     this.results = results;
     this.top = top;
+    this.idLogprobs = idLogprobs;
     this.#kernels = kernels;
     this.#tiles = tiles;
     this.#chunks = chunks;
@@ -80,13 +95,14 @@ export class Sampler {
   static async create(gpu: Gpu, shape: SamplerShape, buffers: SamplerBuffers): Promise<Sampler> {
     const { vocabulary, tileRows } = shape;
     const count = Math.ceil(vocabulary / ARGMAX_CHUNK);
-    const [chunks, best, totals, candidates, results, top] = await Promise.all([
+    const [chunks, best, totals, candidates, results, top, idLogprobs] = await Promise.all([
       gpu.storage('argmax chunks', tileRows * count * 3 * 4),
       gpu.storage('best', tileRows * 4 * 4),
       gpu.storage('totals', tileRows * 4),
       gpu.storage('top candidates', shape.maxTop * 4),
       gpu.storage('results', shape.maxLogitsRows * RESULT_WORDS * 4),
       gpu.storage('top logprobs', shape.maxTop * 2 * 4),
+      gpu.storage('id logprobs', shape.maxIds * 4),
     ]);
     const kernels = await compileKernels(gpu);
     const { step, logits, lastIds } = buffers;
@@ -104,19 +120,20 @@ export class Sampler {
         return { chunks: chunkGroup, argmax, sample, top: topGroup, rank };
       }),
     );
-    return new Sampler(results, top, kernels, tiles, count);
+    return new Sampler(results, top, idLogprobs, kernels, tiles, count);
   }
 
-  /** `tile`: which of the step's tiles of logits rows the scratch holds now. */
-  encode(pass: GPUComputePassEncoder, tile: number, work: TileWork): void {
+  /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
+  encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
     const groups = this.#tiles[tile]!;
     const { chunks, argmax, sample, top, rank } = this.#kernels;
-    chunks.dispatchThreads(pass, groups.chunks, work.rows * this.#chunks);
-    argmax.dispatchThreads(pass, groups.argmax, work.rows);
-    if (work.sample || work.top) sample.dispatch(pass, groups.sample, work.rows);
-    if (work.top) {
-      top.dispatch(pass, groups.top, work.rows);
-      rank.dispatch(pass, groups.rank, work.rows);
+    chunks.dispatchThreads(pass, groups.chunks, rows.length * this.#chunks);
+    argmax.dispatchThreads(pass, groups.argmax, rows.length);
+    if (rows.some((row) => row.sampled || row.logprob || row.top > 0))
+      sample.dispatch(pass, groups.sample, rows.length);
+    if (rows.some((row) => row.top > 0)) {
+      top.dispatch(pass, groups.top, rows.length);
+      rank.dispatch(pass, groups.rank, rows.length);
     }
   }
 }

@@ -164,11 +164,7 @@ export class GpuRunner implements Runner {
         captured(tile, entries.length);
         pass = encoder.beginComputePass({ label: 'step' });
       }
-      sampler.encode(pass, tile, {
-        rows: entries.length,
-        sample: entries.some((entry) => entry.sampled || entry.logprob),
-        top: entries.some((entry) => entry.top > 0),
-      });
+      sampler.encode(pass, tile, entries);
     }
     pass.end();
   }

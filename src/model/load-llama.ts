@@ -75,9 +75,10 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
   const kv = await Promise.all(
     groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
   );
-  const [step, lastIds, attentionParts] = await Promise.all([
+  const [step, lastIds, slotIds, attentionParts] = await Promise.all([
     gpu.storage('step', stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems }) * 4),
     gpu.storage('last ids', limits.maxSequences * 4),
+    gpu.storage('slot ids', limits.maxSequences * 2 * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
   ]);
   const { maxRows, maxLogitsRows } = limits;
@@ -97,8 +98,10 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
       tileRows: model.tileRows,
       maxLogitsRows,
       maxTop: maxLogitsRows * limits.maxTopLogprobs,
+      maxIds: maxLogitsRows,
+      maxLogprobIds: 1,
     },
-    { step, logits: model.logits, lastIds },
+    { step, logits: model.logits, lastIds, slotIds },
   );
   const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
   const advance = await StepAdvance.create(gpu, step);
