@@ -4,12 +4,13 @@
 //   --gpu-in-browser  kernel tests in the browser instead of Dawn under Node
 //   anything else goes to vitest, such as `--project unit` or a file name
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { delimiter, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { findNode22 } from '../bin/node22.js';
 import { ensureBuilt, root } from './build.js';
+import { dawnEnvironment } from './dawn-environment.js';
 
 const REQUIRED = process.env.CI === 'true' || process.env.SHOAL_REQUIRE_GATEWAY === '1';
 const log = (/** @type {string} */ line) => console.log(line);
@@ -54,7 +55,7 @@ async function main() {
     log(`Browser: ${env.SHOAL_BROWSER}`);
   }
   if (gpu) {
-    const dawn = process.argv.includes('--gpu-in-browser') ? undefined : dawnEnvironment(node);
+    const dawn = process.argv.includes('--gpu-in-browser') ? undefined : workingDawn(node);
     if (dawn) Object.assign(env, dawn);
     env.SHOAL_GPU_TESTS = dawn ? 'node' : 'browser';
     log(dawn ? 'Kernel tests: Dawn under Node' : 'Kernel tests: in the browser');
@@ -94,21 +95,9 @@ async function main() {
  * @param {string} node
  * @returns {Record<string, string> | undefined}
  */
-function dawnEnvironment(node) {
-  /** @type {Record<string, string>} */
-  const variables = {};
-  if (process.platform === 'linux') {
-    const folders = [
-      dirname(realpathSync(String(env.SHOAL_BROWSER))),
-      ...['/usr/lib/chromium', '/usr/lib/chromium-browser', '/opt/google/chrome', '/opt/microsoft/msedge'],
-    ];
-    const folder = folders.find((path) =>
-      ['libvulkan.so.1', 'vk_swiftshader_icd.json'].every((name) => existsSync(join(path, name))),
-    );
-    if (folder === undefined) return undefined;
-    variables.LD_LIBRARY_PATH = [folder, process.env.LD_LIBRARY_PATH].filter(Boolean).join(delimiter);
-    variables.VK_ICD_FILENAMES = join(folder, 'vk_swiftshader_icd.json');
-  }
+function workingDawn(node) {
+  const variables = dawnEnvironment(String(env.SHOAL_BROWSER));
+  if (variables === undefined) return undefined;
   const probe = `import('webgpu')
     .then(({ create }) => create([]).requestAdapter())
     .then((adapter) => process.exit(adapter ? 0 : 1), () => process.exit(1));`;

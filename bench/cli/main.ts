@@ -4,11 +4,12 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
+import { dawnEnvironment } from '../../scripts/dawn-environment.js';
 import { findBrowser } from '../../src/cli/find-browser.ts';
 import { type BenchReport, verdict } from '../core/report.ts';
 import { runBench } from '../core/run-bench.ts';
 import type { BenchRequest } from '../core/setting.ts';
-import { dawnEnvironment, openDawn } from './dawn.ts';
+import { openDawn } from './dawn.ts';
 import { BrowserRuntime } from './in-browser.ts';
 import { type BenchOptions, readOptions, USAGE } from './options.ts';
 

@@ -1,19 +1,13 @@
 import type { TokenBytes } from '../../src/checkpoint/token-bytes.ts';
 import { Engine } from '../../src/engine/engine.ts';
+import { ENGINE_DEFAULTS } from '../../src/engine/engine-defaults.ts';
 import type { EngineLimits, StepTimes } from '../../src/engine/engine-options.ts';
 import type { EngineEvent } from '../../src/engine/event.ts';
 import type { EngineRequest } from '../../src/engine/request.ts';
 import type { Runner } from '../../src/model/runner.ts';
 
-/** As src/engine/load-engine.ts has them. */
-const LIMITS: EngineLimits = {
-  maxRunning: 64,
-  maxWaiting: 4_096,
-  prefillRows: 192,
-  stepsInFlight: 2,
-  policy: 'lpm',
-  prefixCache: true,
-};
+/** A page's, with room for a whole trace to wait. */
+const LIMITS: EngineLimits = { ...ENGINE_DEFAULTS, maxRunning: 64, maxWaiting: 4_096 };
 
 export interface Job {
   readonly submittedAt: number;

@@ -1,3 +1,4 @@
+import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
@@ -33,7 +34,6 @@ const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTabl
 };
 
 const MAX_SEQUENCES = 64;
-const MAX_ROWS = 256;
 const KV_BYTES = 256 * 2 ** 20;
 const SOFTWARE_CONTEXT = 512;
 

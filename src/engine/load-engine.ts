@@ -10,12 +10,8 @@ import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { AdapterFacts } from './adapter-facts.ts';
 import { Engine } from './engine.ts';
 import type { EngineBudget } from './engine-budget.ts';
+import { ENGINE_DEFAULTS, MAX_ROWS } from './engine-defaults.ts';
 import type { EngineEvent } from './event.ts';
-
-const MAX_WAITING = 256;
-/** Rows of one step: 64 decode rows beside a prefill chunk. */
-const MAX_ROWS = 256;
-const PREFILL_ROWS = 192;
 
 /** The files of a model, by name. */
 export interface ModelBytes {
@@ -74,14 +70,7 @@ export async function loadEngine(
     const engine = new Engine({
       runner,
       tokens,
-      limits: {
-        maxRunning: budget.maxRunning,
-        maxWaiting: MAX_WAITING,
-        prefillRows: PREFILL_ROWS,
-        stepsInFlight: 2,
-        policy: 'lpm',
-        prefixCache: true,
-      },
+      limits: { ...ENGINE_DEFAULTS, maxRunning: budget.maxRunning },
       onEvents,
       onBroken: announceLoss,
       now: () => performance.now(),
