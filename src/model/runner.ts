@@ -62,14 +62,17 @@ export interface LogitsRow {
   readonly logprob: boolean;
   /** How many of the best logprobs to return. All rows' together are at most `limits.maxTop` a step. */
   readonly topLogprobs: number;
-  /** Return the logprobs of the slot's `logprobIds`. */
+  /** Return the logprobs of the slot's `logprobIds`. All rows' together are at most `limits.maxTop` a step too. */
   readonly idLogprobs?: boolean;
   /**
    * Nothing is drawn: the row tells the logprobs of the logits as the model made them, at temperature 1, and `logprob`
    * is this id's. The slot keeps what it had.
    */
   readonly scored?: number;
-  /** Drawn only once `drawMasked` has brought the row's mask. Not in a repeated step. */
+  /**
+   * Drawn only once `drawMasked` has brought the row's mask. Not in a repeated step. Its slot draws no other row in the
+   * step; nor does one with penalties.
+   */
   readonly masked?: boolean;
   /** Return the row's hidden state, [hiddenSize] f32, after the final norm. At most `limits.maxHiddenRows` a step. */
   readonly hidden?: boolean;
@@ -118,7 +121,7 @@ export interface RunnerLimits {
   readonly maxLogitsRows: number;
   /** Of one row. */
   readonly maxTopLogprobs: number;
-  /** Top logprobs of one step, all rows together. */
+  /** Top logprobs of one step, all rows together; and likewise logprobs of slots' ids. */
   readonly maxTop: number;
   /** Biases of one slot. */
   readonly maxBiases: number;
