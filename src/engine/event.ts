@@ -60,4 +60,4 @@ export interface FailedEvent extends SampleEvent {
 }
 
 /** Names of the gRPC statuses that an engine failure can have. */
-export type FailureCode = 'invalid_argument' | 'resource_exhausted' | 'internal' | 'unavailable';
+export type FailureCode = 'invalid_argument' | 'resource_exhausted' | 'unimplemented' | 'internal' | 'unavailable';

@@ -45,6 +45,7 @@ const REASONS: Readonly<Record<FinishReason, Finished_Reason>> = {
 const CODES: Readonly<Record<FailureCode, number>> = {
   invalid_argument: 3,
   resource_exhausted: 8,
+  unimplemented: 12,
   internal: 13,
   unavailable: 14,
 };
