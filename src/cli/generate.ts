@@ -1,107 +1,87 @@
-import { randomUUID } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Detokenizer } from '../checkpoint/detokenizer.ts';
-import { readTokenBytes } from '../checkpoint/token-bytes.ts';
+import { readTokenBytes, type TokenBytes } from '../checkpoint/token-bytes.ts';
 import { readTokenizer } from '../checkpoint/tokenizer.ts';
+import type { GenerateRequest } from '../contract/gen/sglang_scheduler_pb.ts';
 import { CliError, messageOf } from './errors.ts';
+import type { GenerateFlags } from './generate-flags.ts';
+import { requestOf } from './generate-request.ts';
+import { resultOf, SampleGatherer } from './generate-result.ts';
+import { SampleWriter } from './sample-writer.ts';
 import { asCliError, connectScheduler } from './scheduler-client.ts';
-import type { HostPort } from './values.ts';
-
-export interface GenerateOptions {
-  readonly prompt: string;
-  readonly relay: HostPort;
-  readonly temperature?: number | undefined;
-  readonly maxNewTokens?: number | undefined;
-  readonly seed?: number | undefined;
-  readonly json: boolean;
-}
-
-/** What --json prints as the last line. */
-export interface GenerateResult {
-  readonly prompt_ids: number[];
-  readonly output_ids: number[];
-  readonly text: string;
-  readonly finish_reason: string;
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly cached_tokens: number;
-}
 
 const INFO_BOUND_MS = 10_000;
 
-/** Streams the prompt and what the model makes of it to `write`. */
+/** Streams the prompt and what the model makes of it to `write`; with --json the whole result as a last line. */
 export async function generate(
-  options: GenerateOptions,
+  flags: GenerateFlags,
   write: (text: string) => void,
   signal: AbortSignal,
 ): Promise<void> {
-  const client = await connectScheduler(options.relay);
+  const client = await connectScheduler(flags.relay);
   try {
     const info = await client.getModelInfo({}, { timeoutMs: INFO_BOUND_MS, signal });
     const { tokenizer, tokens } = await openTokenizer(info.tokenizerPath || info.modelPath);
-    const promptIds = tokenizer.encode(options.prompt);
-    // The prompt goes through as well: whether a space is stripped depends on what came before.
-    const detokenizer = new Detokenizer(tokens, { skipSpecialTokens: true });
-    for (const id of promptIds) detokenizer.push(id);
-
-    const outputIds: number[] = [];
-    let text = '';
-    let result: GenerateResult | undefined;
-    const emit = (piece: string) => {
-      text += piece;
-      if (piece !== '') write(piece);
+    const request = requestOf(flags, (prompt) => tokenizer.encode(prompt));
+    const n = Math.max(1, request.samplingParams?.n ?? 1);
+    const writer = new SampleWriter(n, () => promptOf(flags, request, tokens), write);
+    const samples: { readonly gatherer: SampleGatherer; readonly detokenizer: Detokenizer }[] = [];
+    const sampleAt = (index: number) => {
+      samples[index] ??= {
+        gatherer: new SampleGatherer(index, promptIdsOf(request).length),
+        detokenizer: afterPrompt(request, tokens),
+      };
+      return samples[index];
     };
-    const stream = client.generate(
-      {
-        requestId: `cli-${randomUUID()}`,
-        tokenized: { originalText: options.prompt, inputIds: promptIds },
-        samplingParams: {
-          temperature: options.temperature ?? 1,
-          topP: 1,
-          topK: -1,
-          repetitionPenalty: 1,
-          n: 1,
-          skipSpecialTokens: true,
-          spacesBetweenSpecialTokens: true,
-          ...(options.maxNewTokens === undefined ? {} : { maxNewTokens: options.maxNewTokens }),
-          ...(options.seed === undefined ? {} : { customParams: { seed: options.seed } }),
-        },
-        logprobStartLen: -1,
-        stream: true,
-      },
-      { signal },
-    );
-    let begun = false;
-    for await (const { response } of stream) {
-      // A refused request prints nothing.
-      if (!begun) write(options.prompt);
-      begun = true;
+    for await (const { response } of client.generate(request, { signal })) {
+      // A refused request prints nothing, and an error in the stream is followed by its status.
+      if (response.case !== 'chunk' && response.case !== 'complete') continue;
+      const { index } = response.value;
+      const { gatherer, detokenizer } = sampleAt(index);
+      const emit = (text: string) => {
+        gatherer.text += text;
+        writer.add(index, text);
+      };
       if (response.case === 'chunk') {
-        for (const id of response.value.tokenIds) {
-          outputIds.push(id);
-          emit(detokenizer.push(id));
-        }
-      } else if (response.case === 'complete') {
+        gatherer.addChunk(response.value);
+        for (const id of response.value.tokenIds) emit(detokenizer.push(id));
+      } else {
+        for (const id of gatherer.addComplete(response.value)) emit(detokenizer.push(id));
         emit(detokenizer.finish());
-        result = {
-          prompt_ids: promptIds,
-          output_ids: outputIds,
-          text,
-          finish_reason: response.value.finishReason,
-          prompt_tokens: response.value.promptTokens,
-          completion_tokens: response.value.completionTokens,
-          cached_tokens: response.value.cachedTokens,
-        };
+        writer.end(index);
       }
     }
-    write('\n');
-    if (result === undefined) throw new CliError('the stream ended without a result.');
-    if (options.json) write(`${JSON.stringify(result)}\n`);
+    const gatherers = Array.from({ length: n }, (_, index) => samples[index]?.gatherer);
+    if (!gatherers.every((each) => each?.complete)) throw new CliError('the stream ended without a result.');
+    if (flags.json) write(`${JSON.stringify(resultOf(request, gatherers as SampleGatherer[]))}\n`);
   } catch (error) {
     if (signal.aborted) throw new CliError('stopped.', 130);
-    throw asCliError(error, options.relay);
+    throw asCliError(error, flags.relay);
   }
+}
+
+function promptIdsOf(request: GenerateRequest): readonly number[] {
+  return request.tokenized?.inputIds ?? [];
+}
+
+/** The text itself where it is known. */
+function promptOf(flags: GenerateFlags, request: GenerateRequest, tokens: TokenBytes): string {
+  const text = flags.prompt ?? request.tokenized?.originalText;
+  if (text) return text;
+  const detokenizer = new Detokenizer(tokens, { skipSpecialTokens: true });
+  return promptIdsOf(request)
+    .map((id) => detokenizer.push(id))
+    .join('');
+}
+
+/** The prompt goes through as well: whether a space is stripped depends on what came before. */
+function afterPrompt(request: GenerateRequest, tokens: TokenBytes): Detokenizer {
+  const detokenizer = new Detokenizer(tokens, {
+    skipSpecialTokens: request.samplingParams?.skipSpecialTokens ?? true,
+  });
+  for (const id of promptIdsOf(request)) detokenizer.push(id);
+  return detokenizer;
 }
 
 async function openTokenizer(folder: string) {

@@ -5,6 +5,9 @@ import type { HostPort } from './values.ts';
 
 const BOUND_MS = 10_000;
 
+/** What a node does not tell. */
+const UNKNOWN = '-';
+
 const COLUMNS: readonly (readonly [string, (load: SchedulerLoad) => string])[] = [
   ['rank', (load) => String(load.dpRank)],
   ['running', (load) => String(load.numRunningReqs)],
@@ -12,8 +15,15 @@ const COLUMNS: readonly (readonly [string, (load: SchedulerLoad) => string])[] =
   ['max running', (load) => String(load.maxRunningRequests)],
   ['KV tokens', (load) => `${load.numUsedTokens}/${load.maxTotalNumTokens}`],
   ['KV use', (load) => percent(load.tokenUsage)],
+  ['utilization', (load) => percent(load.utilization)],
   ['tokens/s', (load) => load.genThroughput.toFixed(1)],
   ['cache hits', (load) => percent(load.cacheHitRate)],
+  ['uncached waiting', (load) => String(load.numWaitingUncachedTokens)],
+  ['in grammar', ({ queues }) => String(queues?.grammar ?? UNKNOWN)],
+  ['paused', ({ queues }) => String(queues?.paused ?? UNKNOWN)],
+  ['retracted', ({ queues }) => String(queues?.retracted ?? UNKNOWN)],
+  ['weights', ({ memory }) => (memory ? gigabytes(memory.weightGb) : UNKNOWN)],
+  ['KV memory', ({ memory }) => (memory ? gigabytes(memory.kvCacheGb) : UNKNOWN)],
 ];
 
 /** Prints each node's load, as a table or as the rpc's JSON. */
@@ -41,4 +51,9 @@ export function loadsTable(all: readonly SchedulerLoad[]): string {
 
 function percent(share: number): string {
   return `${(share * 100).toFixed(1)}%`;
+}
+
+/** Of a small model, megabytes: the proto counts in units of 2^30 bytes. */
+function gigabytes(value: number): string {
+  return value < 1 ? `${(value * 1024).toFixed(1)} MiB` : `${value.toFixed(2)} GiB`;
 }

@@ -65,6 +65,8 @@ test.each([
   [['start', '--request-limit', '25h']],
   [['relay', '--max-queued', '-1']],
   [['relay', '--max-queued', '1.5']],
+  [['relay', '--ranks', '0']],
+  [['start', '--ranks', '1025']],
   [['relay', '--schedule-policy', 'lifo']],
   [['start', 'surplus']],
   [['node']],
@@ -190,7 +192,17 @@ test('loads prints a row for each node, or JSON', async () => {
   const relay = await stubRelay({
     getLoads: () => ({
       loads: [
-        { dpRank: 0, numRunningReqs: 2, maxTotalNumTokens: 4096, numUsedTokens: 64, tokenUsage: 0.0156 },
+        {
+          dpRank: 0,
+          numRunningReqs: 2,
+          maxTotalNumTokens: 4096,
+          numUsedTokens: 64,
+          tokenUsage: 0.0156,
+          utilization: 0.25,
+          numWaitingUncachedTokens: 33,
+          memory: { weightGb: 0.001, kvCacheGb: 1.5 },
+          queues: { retracted: 4, grammar: 1 },
+        },
         { dpRank: 3, genThroughput: 12.34 },
       ],
     }),
@@ -201,10 +213,27 @@ test('loads prints a row for each node, or JSON', async () => {
     .trimEnd()
     .split('\n')
     .map((line) => line.trim().split(/\s{2,}/));
-  expect(head).toContain('running');
-  expect(first).toEqual(['0', '2', '0', '0', '64/4096', '1.6%', '0.0', '0.0%']);
+  expect(Object.fromEntries(head!.map((name, i) => [name, first![i]]))).toEqual({
+    rank: '0',
+    running: '2',
+    waiting: '0',
+    'max running': '0',
+    'KV tokens': '64/4096',
+    'KV use': '1.6%',
+    utilization: '25.0%',
+    'tokens/s': '0.0',
+    'cache hits': '0.0%',
+    'uncached waiting': '33',
+    'in grammar': '1',
+    paused: '0',
+    retracted: '4',
+    weights: '1.0 MiB',
+    'KV memory': '1.50 GiB',
+  });
   expect(second?.[0]).toBe('3');
   expect(second).toContain('12.3');
+  // What is not told is no zero.
+  expect(second?.slice(-5)).toEqual(['-', '-', '-', '-', '-']);
   const json = JSON.parse((await run('loads', '--json', '--relay', relay)).stdout);
   expect(json.loads.map((load: { dp_rank: number }) => load.dp_rank)).toEqual([0, 3]);
 });

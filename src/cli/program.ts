@@ -2,6 +2,7 @@ import { Command, CommanderError, Option } from 'commander';
 import { gatewayCommandRun, nodeCommand, relayCommand, startCommand } from './commands.ts';
 import { CliError } from './errors.ts';
 import { generate } from './generate.ts';
+import { type GenerateFlags, withGenerateFlags } from './generate-flags.ts';
 import { loads } from './loads.ts';
 import { bundledModel } from './paths.ts';
 import {
@@ -11,8 +12,7 @@ import {
   parseHostPort,
   parsePort,
   parsePositiveDuration,
-  parseSeed,
-  parseTemperature,
+  parseRanks,
   parseWebUrl,
 } from './values.ts';
 
@@ -73,20 +73,26 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
       .requiredOption('--relay <url>', "the relay's page, such as http://127.0.0.1:8080", parseWebUrl),
   ).action(async (flags) => exit(await nodeCommand(flags)));
 
-  withRelayAddress(
-    program
-      .command('generate')
-      .description('Complete a prompt: streams the prompt and what the model makes of it.')
-      .requiredOption('--prompt <text>', 'what the text begins with')
-      .option('--temperature <t>', 'randomness; 0 takes the likeliest token each time (default: 1)', parseTemperature)
-      .option('--max-new-tokens <n>', 'how many tokens to make at most (default: what fits)', parseCount)
-      .option('--seed <s>', 'makes a random completion repeatable', parseSeed)
-      .option('--json', 'print ids and counts as a last line', false),
-  ).action(async (flags) => {
+  withGenerateFlags(
+    withRelayAddress(
+      program
+        .command('generate')
+        .description('Complete a prompt: streams the prompt and what the model makes of it.')
+        .option('--json', 'print the whole result as a last line', false),
+    ),
+  ).action(async (flags: GenerateFlags, command: Command) => {
+    if (flags.prompt === undefined && flags.inputIds === undefined && flags.request === undefined) {
+      command.error('error: one of --prompt, --input-ids and --request is needed.');
+    }
     const stop = new AbortController();
-    process.once('SIGINT', () => stop.abort());
-    process.once('SIGTERM', () => stop.abort());
-    await generate(flags, output.write, stop.signal);
+    const onSignal = () => stop.abort();
+    const signals = ['SIGINT', 'SIGTERM'] as const;
+    for (const signal of signals) process.once(signal, onSignal);
+    try {
+      await generate(flags, output.write, stop.signal);
+    } finally {
+      for (const signal of signals) process.off(signal, onSignal);
+    }
   });
 
   withRelayAddress(
@@ -125,6 +131,7 @@ function withRelayFlags(command: Command): Command {
     )
     .addOption(duration('--first-token-wait <time>', 'how long a first token may take', '5m', parsePositiveDuration))
     .addOption(duration('--request-limit <time>', 'how long a whole request may take', '60m', parsePositiveDuration))
+    .option('--ranks <n>', 'fixes the number of nodes, a data-parallel rank each (default: any number)', parseRanks)
     .option('--max-queued <n>', 'how many requests wait at most; 0: none', parseCount, 1024)
     .addOption(
       new Option('--schedule-policy <policy>', 'which waiting request is next: longest prefix, first come, or priority')

@@ -50,6 +50,7 @@ test('each flag reaches its option', async () => {
     '--request-limit': '7m',
     '--max-queued': '0',
     '--schedule-policy': 'priority',
+    '--ranks': '3',
   };
   expect(await optionsOf(...Object.entries(flags).flat())).toMatchObject({
     leaseMs: 20_000,
@@ -61,5 +62,6 @@ test('each flag reaches its option', async () => {
     requestMs: 420_000,
     maxQueued: 0,
     schedulePolicy: 'priority',
+    ranks: 3,
   });
 });

@@ -21,6 +21,7 @@ export interface RelayFlags {
   readonly firstTokenWait: number;
   readonly requestLimit: number;
   readonly maxQueued: number;
+  readonly ranks?: number;
   readonly schedulePolicy: SchedulePolicyName;
 }
 
@@ -60,6 +61,7 @@ export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
       firstTokenMs: flags.firstTokenWait,
       requestMs: flags.requestLimit,
       maxQueued: flags.maxQueued,
+      ...(flags.ranks === undefined ? {} : { ranks: flags.ranks }),
       schedulePolicy: flags.schedulePolicy,
       // The standard output is the command's own.
       logger: pino({ level: process.env.SHOAL_LOG ?? 'warn' }, pino.destination({ dest: 2, sync: true })),

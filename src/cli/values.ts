@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from 'commander';
+import { MAX_NODES } from '../relay/options.ts';
 
 export interface HostPort {
   readonly host: string;
@@ -69,6 +70,13 @@ export function parseTemperature(text: string): number {
 export function parseCount(text: string): number {
   if (!/^\d+$/.test(text) || Number(text) > 0x7fff_ffff) {
     throw new InvalidArgumentError('it must be a whole number from 0 to 2147483647.');
+  }
+  return Number(text);
+}
+
+export function parseRanks(text: string): number {
+  if (!/^\d{1,4}$/.test(text) || Number(text) < 1 || Number(text) > MAX_NODES) {
+    throw new InvalidArgumentError(`it must be a whole number from 1 to ${MAX_NODES}.`);
   }
   return Number(text);
 }
