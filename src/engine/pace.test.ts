@@ -10,17 +10,17 @@ describe('the pace', () => {
 
   it('begins with few rows beside running ones, then takes as many as half a step is worth', () => {
     const pace = new Pace(192);
-    expect(pace.prefillRows(4, 1)).toBe(2);
+    expect(pace.prefillRows(4, 1)).toBe(1);
     pace.measured(decode(4, 10));
-    expect(pace.prefillRows(4, 1)).toBe(2);
-    // Two rows took 0.5 ms more: a row takes 0.25 ms, half a step is 5 ms. But twice as many as before are enough.
+    expect(pace.prefillRows(4, 1)).toBe(1);
+    // One row took 0.25 ms more: half a step is 5 ms. But twice as many as before are enough.
     const rows: number[] = [];
-    for (let i = 0; i < 5; i++) {
+    for (let i = 0; i < 6; i++) {
       const prefillRows = pace.prefillRows(4, 1);
       rows.push(prefillRows);
       pace.measured({ decodeRows: 4, prefillRows, steps: 1, ms: 10 + 0.25 * prefillRows });
     }
-    expect(rows).toEqual([2, 4, 8, 16, 20]);
+    expect(rows).toEqual([1, 2, 4, 8, 16, 20]);
     // Rows that cost next to nothing.
     for (let i = 0; i < 100; i++) {
       pace.measured({ decodeRows: 4, prefillRows: pace.prefillRows(4, 1), steps: 1, ms: 10.01 });
@@ -34,13 +34,13 @@ describe('the pace', () => {
       pace.measured({ decodeRows: 4, prefillRows, steps: 1, ms: 10 + 20 * prefillRows });
     }
     expect(fewer).toEqual([192, 96, 48, 24, 12, 6, 3]);
-    pace.measured({ decodeRows: 4, prefillRows: 2, steps: 1, ms: 50 });
-    expect(pace.prefillRows(4, 1)).toBe(2);
+    pace.measured({ decodeRows: 4, prefillRows: 1, steps: 1, ms: 50 });
+    expect(pace.prefillRows(4, 1)).toBe(1);
   });
 
   it('gives several prompts a share each, up to four', () => {
     const pace = new Pace(192);
-    expect([1, 2, 4, 9].map((prompts) => pace.prefillRows(4, prompts))).toEqual([2, 4, 8, 8]);
+    expect([1, 2, 4, 9].map((prompts) => pace.prefillRows(4, prompts))).toEqual([1, 2, 4, 4]);
     pace.measured(decode(4, 10));
     for (let i = 0; i < 30; i++) pace.measured({ decodeRows: 4, prefillRows: 20, steps: 1, ms: 30 });
     expect([1, 2, 4, 9].map((prompts) => pace.prefillRows(4, prompts))).toEqual([10, 10, 20, 20]);

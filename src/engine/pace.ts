@@ -6,8 +6,8 @@ const WEIGHT = 0.2;
 const PREFILL_SHARE = 0.5;
 /** So many prompts at once may each do so: those who wait for their first token count too. */
 const MOST_SHARES = 4;
-/** Rows beside running ones before anything is known of their cost, and at least. */
-const LEAST_PREFILL_ROWS = 2;
+/** Rows beside running ones before anything is known of their cost, and at least: a prompt always gets on. */
+const LEAST_PREFILL_ROWS = 1;
 /** A readback may cost so much of a step's time. */
 const READBACK_SHARE = 0.1;
 const MOST_DECODE_STEPS = 8;
