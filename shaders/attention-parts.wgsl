@@ -5,7 +5,7 @@
 //   kv     [blocks, 2 (k, v), kvHeads, 16 tokens, HEAD_WORDS] words of four
 //   parts  [split items, heads, 1 + HEAD_WORDS] vec4: (maximum, sum, 0, 0), then the values
 //
-// The form for decode rows: few rows, many keys. attention-merge.wgsl adds the parts up.
+// The form for sequences of few rows, with many keys each. attention-merge.wgsl adds the parts up.
 // Prepend step, kv-*, attention-split and `const HEAD_WORDS`.
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -13,13 +13,13 @@
 @group(0) @binding(3) var<storage, read> kv: array<KvWord>;
 @group(0) @binding(4) var<storage, read_write> parts: array<vec4<f32>>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(32)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let index = (group.y * groups.x + group.x) * 64u + lane;
+  let index = (group.y * groups.x + group.x) * 32u + lane;
   let item = index / params.heads;
   let head = index % params.heads;
   if (item >= step[STEP_SPLIT_ITEMS]) {

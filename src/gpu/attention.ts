@@ -9,6 +9,9 @@ import { Kernel } from './kernel.ts';
 import { KV_FORMATS, type KvFormat } from './kv-format.ts';
 import { unroll } from './unroll.ts';
 
+/** A decode row has few parts: half the usual workgroup gives twice the cores something to do. */
+const PARTS_THREADS = 32;
+
 export interface AttentionShape {
   readonly heads: number;
   /** Divides `heads`. */
@@ -48,7 +51,7 @@ export function splitItemBytes(shape: { readonly heads: number; readonly headSiz
 
 /**
  * Grouped-query attention over KV block tables, in two forms with the same sums: 'whole', a thread a row and head
- * (prefill), and 'parts' + 'merge', a thread a split of 64 keys (decode). The step's metadata says which row takes
+ * (prefill), and 'parts' + 'merge', a thread a split of 64 keys (decode, and the last rows of a prompt). The step's metadata says which row takes
  * which; see shaders/attention-*.wgsl.
  */
 export class Attention {
@@ -83,6 +86,7 @@ export class Attention {
         name: `attention-parts ${shape.kvFormat}`,
         code: [stepCode, kvCode, unroll(splitCode, words), unroll(partsCode, words)],
         constants,
+        threads: PARTS_THREADS,
         bindings: ['uniform', 'read', 'read', 'read', 'write'],
       }),
       Kernel.compile(gpu, {

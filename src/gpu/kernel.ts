@@ -4,7 +4,7 @@ import type { BindingKind, CompiledKernel } from './pipeline-cache.ts';
 /** Workgroups that one dimension of a dispatch may have; more fold into y. */
 const MAX_WORKGROUPS = 65_535;
 
-/** Threads of a workgroup in every kernel here. */
+/** Threads of a workgroup, but where a kernel says otherwise. */
 export const WORKGROUP_THREADS = 64;
 
 export interface KernelSource {
@@ -14,6 +14,8 @@ export interface KernelSource {
   /** Numbers the code is made for, such as a head size; each becomes a `const` of type u32. */
   readonly constants?: Readonly<Record<string, number>>;
   readonly bindings: readonly BindingKind[];
+  /** Threads of its workgroups; absent: WORKGROUP_THREADS. */
+  readonly threads?: number;
 }
 
 /** A field of a kernel's uniform: an unsigned integer, or an f32. */
@@ -24,11 +26,13 @@ export class Kernel {
   readonly name: string;
   readonly #gpu: Gpu;
   readonly #compiled: CompiledKernel;
+  readonly #threads: number;
 
-  private constructor(gpu: Gpu, name: string, compiled: CompiledKernel) {
+  private constructor(gpu: Gpu, name: string, compiled: CompiledKernel, threads: number) {
     this.#gpu = gpu;
     this.name = name;
     this.#compiled = compiled;
+    this.#threads = threads;
   }
 
   static async compile(gpu: Gpu, source: KernelSource): Promise<Kernel> {
@@ -36,7 +40,8 @@ export class Kernel {
     const name = [source.name, ...constants.map(([key, value]) => `${key}=${value}`)].join(' ');
     const header = constants.map(([key, value]) => `const ${key} = ${value}u;\n`);
     const code = [...header, ...source.code].join('\n');
-    return new Kernel(gpu, name, await gpu.pipelines.compile(name, code, source.bindings));
+    const compiled = await gpu.pipelines.compile(name, code, source.bindings);
+    return new Kernel(gpu, name, compiled, source.threads ?? WORKGROUP_THREADS);
   }
 
   /** Group 0: the uniform of `fields`, then `buffers` in the order of the kernel's bindings. */
@@ -71,7 +76,7 @@ export class Kernel {
 
   /** Runs one thread for each of `threads`. */
   dispatchThreads(pass: GPUComputePassEncoder, group: GPUBindGroup, threads: number): void {
-    this.dispatch(pass, group, Math.ceil(threads / WORKGROUP_THREADS));
+    this.dispatch(pass, group, Math.ceil(threads / this.#threads));
   }
 }
 
