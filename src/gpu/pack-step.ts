@@ -1,7 +1,11 @@
 import type { AttentionWork } from './attention.ts';
 import {
+  LOGITS_ADJUSTED,
+  LOGITS_ID_LOGPROBS,
   LOGITS_LOGPROB,
+  LOGITS_MASKED,
   LOGITS_SAMPLED,
+  LOGITS_SCORED,
   LOGITS_WRITES_SLOT,
   SPLIT_KEYS,
   STEP_HEADER,
@@ -9,6 +13,7 @@ import {
   STEP_LOGITS_WORDS,
   STEP_ROW_WORDS,
   STEP_SEQUENCE_WORDS,
+  TOKEN_EMBEDDED,
   TOKEN_GIVEN,
   TOKEN_OF_SLOT,
 } from './step-layout.ts';
@@ -16,10 +21,15 @@ import {
 /** Tokens of a KV block; shaders/step.wgsl has the same number. */
 const BLOCK_TOKENS = 16;
 
+/** Rows of a sequence in one step that may take attention's split form: more of them fill the device by themselves. */
+const MOST_SPLIT_ROWS = 4;
+
 /** A sequence's rows: consecutive positions. */
 export interface SequenceEntry {
   readonly slot: number;
   readonly tokens: ArrayLike<number> | 'slot';
+  /** The rows' embeddings are given: `tokens` only counts them. */
+  readonly embedded?: boolean;
   readonly startPosition: number;
   readonly blockTable: ArrayLike<number>;
 }
@@ -43,6 +53,15 @@ export interface LogitsEntry {
   readonly top: number;
   /** Where its top logprobs begin in the step's. */
   readonly topAt: number;
+  /** Nothing is drawn: the id whose logprob the row tells. */
+  readonly scored?: number | undefined;
+  /** Its slot's adjustments apply. */
+  readonly adjusted?: boolean;
+  /** Tells the logprobs of its slot's ids, which begin at `idsAt` in the step's. */
+  readonly idLogprobs?: boolean;
+  readonly idsAt?: number;
+  /** Which of the masks it has; it is drawn in a submit of its own then, and comes after all rows that have none. */
+  readonly mask?: number | undefined;
 }
 
 /** A KV block's content goes into another. */
@@ -74,8 +93,9 @@ export interface StepCapacity {
 export function stepWords(capacity: StepCapacity): number {
   return (
     STEP_HEADER_WORDS +
-    capacity.maxRows * (STEP_ROW_WORDS + 1) +
-    capacity.maxSequences * (STEP_SEQUENCE_WORDS + 2 + capacity.maxTableBlocks) +
+    // A row is in the list of whole rows, or in that of split rows with its first item.
+    capacity.maxRows * (STEP_ROW_WORDS + 2) +
+    capacity.maxSequences * (STEP_SEQUENCE_WORDS + capacity.maxTableBlocks) +
     capacity.maxLogitsRows * STEP_LOGITS_WORDS +
     capacity.maxCopies * 2 +
     capacity.splitItems * 2
@@ -89,8 +109,9 @@ export interface PackedStep {
 }
 
 /**
- * Lays a step out in `into` (at least stepWords) as shaders/step.wgsl wants it.
- * A single row with several splits of keys takes attention's split form while its scratch lasts; the sums are the same.
+ * Lays a step out in `into` (at least stepWords) as shaders/step.wgsl wants it. The header counts the logits rows that
+ * have no mask.
+ * Few rows with several splits of keys take attention's split form while its scratch lasts; the sums are the same.
  */
 export function packStep(
   into: Uint32Array<ArrayBuffer>,
@@ -106,11 +127,13 @@ export function packStep(
   let row = 0;
   for (const sequence of sequences) {
     const count = rowsOf(sequence);
-    // Splits that the row comes to have while it is advanced; one without keys adds nothing to a sum.
-    const splits = Math.ceil((sequence.startPosition + repeat) / SPLIT_KEYS);
-    if (count === 1 && splits > 1 && splitItems.length / 2 + splits <= splitItemCapacity) {
-      splitRows.push(row, splitItems.length / 2);
-      for (let split = 0; split < splits; split++) splitItems.push(row, split);
+    // Splits that the last row comes to have while it is advanced; one without keys adds nothing to a sum.
+    const splits = Math.ceil((sequence.startPosition + count - 1 + repeat) / SPLIT_KEYS);
+    if (count <= MOST_SPLIT_ROWS && splits > 1 && splitItems.length / 2 + count * splits <= splitItemCapacity) {
+      for (let i = 0; i < count; i++) {
+        splitRows.push(row + i, splitItems.length / 2);
+        for (let split = 0; split < splits; split++) splitItems.push(row + i, split);
+      }
     } else {
       for (let i = 0; i < count; i++) whole.push(row + i);
     }
@@ -128,7 +151,7 @@ export function packStep(
   into.fill(0, 0, STEP_HEADER_WORDS);
   into[STEP_HEADER.rows] = rows;
   into[STEP_HEADER.sequences] = sequences.length;
-  into[STEP_HEADER.logits] = logits.length;
+  into[STEP_HEADER.logits] = logits.filter(({ mask }) => mask === undefined).length;
   into[STEP_HEADER.splitItems] = splitItems.length / 2;
   into[STEP_HEADER.splitRows] = splitRows.length / 2;
   into[STEP_HEADER.wholeRows] = whole.length;
@@ -165,15 +188,17 @@ function packSequences(
   let row = 0;
   let table = tablesAt;
   sequences.forEach((sequence, index) => {
+    const { tokens, embedded } = sequence;
     const count = rowsOf(sequence);
     const length = sequence.startPosition + count;
+    const source = tokens === 'slot' ? TOKEN_OF_SLOT : embedded ? TOKEN_EMBEDDED : TOKEN_GIVEN;
     into.set([sequence.slot, row, count, length, table, 0, 0, 0], sequencesAt + index * STEP_SEQUENCE_WORDS);
     for (let i = 0; i < count; i++) {
       const rowAt = rowsAt + (row + i) * STEP_ROW_WORDS;
       into[rowAt] = index;
       into[rowAt + 1] = sequence.startPosition + i;
-      into[rowAt + 2] = sequence.tokens === 'slot' ? 0 : sequence.tokens[i]!;
-      into[rowAt + 3] = sequence.tokens === 'slot' ? TOKEN_OF_SLOT : TOKEN_GIVEN;
+      into[rowAt + 2] = tokens === 'slot' || embedded ? 0 : tokens[i]!;
+      into[rowAt + 3] = source;
     }
     row += count;
     const blocks = Math.ceil((length + repeat - 1) / BLOCK_TOKENS);
@@ -192,7 +217,11 @@ function packLogits(into: Uint32Array<ArrayBuffer>, logits: readonly LogitsEntry
     into[at + 2] =
       (entry.writesSlot ? LOGITS_WRITES_SLOT : 0) |
       (entry.sampled ? LOGITS_SAMPLED : 0) |
-      (entry.logprob ? LOGITS_LOGPROB : 0);
+      (entry.logprob ? LOGITS_LOGPROB : 0) |
+      (entry.scored === undefined ? 0 : LOGITS_SCORED) |
+      (entry.adjusted ? LOGITS_ADJUSTED : 0) |
+      (entry.idLogprobs ? LOGITS_ID_LOGPROBS : 0) |
+      (entry.mask === undefined ? 0 : LOGITS_MASKED);
     into[at + 3] = entry.outputPosition;
     floats[at + 4] = entry.temperature;
     into[at + 5] = entry.topK;
@@ -203,7 +232,9 @@ function packLogits(into: Uint32Array<ArrayBuffer>, logits: readonly LogitsEntry
     into[at + 10] = entry.sampleIndex;
     into[at + 11] = entry.top;
     into[at + 12] = entry.topAt;
-    into.fill(0, at + 13, at + STEP_LOGITS_WORDS);
+    into[at + 13] = entry.scored ?? 0;
+    into[at + 14] = entry.idsAt ?? 0;
+    into[at + 15] = entry.mask ?? 0;
   });
 }
 

@@ -1,27 +1,48 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
-import { attentionReference } from '../gpu/attention.reference.ts';
-import { embeddingReference } from '../gpu/embedding.reference.ts';
-import { KvPool } from '../gpu/kv-pool.reference.ts';
-import { linearReference } from '../gpu/linear.reference.ts';
-import { type LogitsEntry, stepWords } from '../gpu/pack-step.ts';
-import { rmsNormReference } from '../gpu/rms-norm.reference.ts';
-import { ropeReference } from '../gpu/rope.reference.ts';
-import { ropeTable } from '../gpu/rope-table.ts';
+import { adjustLogitsReference } from '../gpu/adjust-logits.reference.ts';
+import { stepWords } from '../gpu/pack-step.ts';
 import { hasNonFinite, logprobsReference, orderReference, sampleReference } from '../gpu/sampler.reference.ts';
-import { swigluReference } from '../gpu/swiglu.reference.ts';
-import { type CpuLayerWeights, type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
+import { CpuLlama } from './cpu-llama.ts';
+import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
 import { type KvRequest, poolBlocks } from './kv-layout.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
 import { type LoadOptions, llamaKvGroups, runnerLimits } from './load-llama.ts';
-import { BLOCK_TOKENS, type Runner, type RunnerLimits, type SampledRow, type StepBatch } from './runner.ts';
+import type { HostEntry } from './logits-entries.ts';
+import { checkMasks } from './masks.ts';
+import {
+  BLOCK_TOKENS,
+  type Runner,
+  type RunnerLimits,
+  type SampledRow,
+  type SlotStart,
+  type StepBatch,
+} from './runner.ts';
+import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
+import { StepError } from './step-error.ts';
 import { encodeStep } from './step-metadata.ts';
 
-/** A row of a step with all that a layer needs to know of it. */
-interface Row {
-  readonly position: number;
-  readonly blockTable: ArrayLike<number>;
+/** What a slot's draws are adjusted by. */
+interface SlotState {
+  readonly start: SlotStart;
+  /** How often each id was drawn. */
+  readonly counts: Map<number, number>;
+}
+
+/** A row whose logits are there, and what its result will be. */
+interface LogitsResult {
+  readonly entry: HostEntry;
+  /** After the final norm. */
   readonly hidden: Float32Array;
+  readonly logits: Float32Array;
+}
+
+/** A step that waits for its masks. */
+interface PendingStep {
+  readonly masked: readonly LogitsResult[];
+  readonly rows: SampledRow[];
+  readonly settle: (rows: SampledRow[]) => void;
+  readonly fail: (error: Error) => void;
 }
 
 /**
@@ -32,29 +53,26 @@ export class CpuRunner implements Runner {
   readonly limits: RunnerLimits;
   readonly weightBytes: number;
   readonly kvBytes: number;
-  readonly #config: LlamaConfig;
-  readonly #weights: CpuWeights;
-  readonly #kv: readonly KvPool[];
-  readonly #table: Float32Array;
+  readonly #model: CpuLlama;
   readonly #lastIds: Uint32Array;
   readonly #words: Uint32Array<ArrayBuffer>;
+  readonly #states = new Map<number, SlotState>();
+  #slots: readonly SlotTraits[];
+  #pending: PendingStep | undefined;
   #destroyed = false;
 
   private constructor(config: LlamaConfig, weights: CpuWeights, limits: RunnerLimits) {
-    this.#config = config;
-    this.#weights = weights;
     this.limits = limits;
-    const { kvHeads, headSize } = config;
-    this.#kv = weights.layers.map(() => new KvPool(limits.blocks, kvHeads, headSize));
     const positions = Math.min(limits.contextLength, limits.blocks * BLOCK_TOKENS);
-    this.#table = ropeTable(positions, headSize, config.ropeTheta);
+    this.#model = new CpuLlama(config, weights, limits.blocks, positions);
     this.#lastIds = new Uint32Array(limits.maxSequences);
+    this.#slots = new Array(limits.maxSequences).fill(PLAIN_SLOT);
     const maxTableBlocks = Math.ceil(positions / BLOCK_TOKENS);
     this.#words = new Uint32Array(
       stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems: 0 }),
     );
-    this.kvBytes = this.#kv.reduce((sum, pool) => sum + pool.values.byteLength, 0);
-    this.weightBytes = bytesOf(weights);
+    this.kvBytes = this.#model.kvBytes;
+    this.weightBytes = this.#model.weightBytes;
   }
 
   /** Loads a Llama checkpoint. Throws as loadLlama does. */
@@ -75,120 +93,130 @@ export class CpuRunner implements Runner {
 
   /** See Runner. Rejects with StepError where the batch breaks a limit. */
   async step(batch: StepBatch): Promise<SampledRow[]> {
-    const rows: SampledRow[] = [];
-    for (let i = 0; i < (batch.repeat ?? 1); i++) {
-      const { entries, logits } = this.#run(i === 0 ? batch : advanced(batch, i));
-      rows.push(...entries.map((entry, j) => sampledRow(entry, logits[j]!, this.#keep(entry, logits[j]!))));
+    if ((batch.repeat ?? 1) > 1) return this.#repeat(batch);
+    const results = this.#run(batch);
+    const rows: SampledRow[] = new Array(results.length);
+    for (const result of results) {
+      if (result.entry.mask === undefined) rows[result.entry.index] = this.#draw(result);
     }
-    return rows;
+    const masked = results.filter(({ entry }) => entry.mask !== undefined);
+    if (masked.length === 0) return rows;
+    return new Promise((settle, fail) => {
+      this.#pending = { masked, rows, settle, fail };
+    });
+  }
+
+  drawMasked(masks: readonly (Uint32Array | undefined)[]): void {
+    checkMasks(masks, this.#pending?.masked.length ?? 0, this.limits.vocabSize);
+    const { masked, rows, settle } = this.#pending!;
+    this.#pending = undefined;
+    masked.forEach((result, i) => {
+      rows[result.entry.index] = this.#draw(result, masks[i]);
+    });
+    settle(rows);
   }
 
   /** Runs `batch` and gives the raw logits of its logits rows, [vocabulary] each. */
   async logits(batch: StepBatch): Promise<Float32Array[]> {
-    const { entries, logits } = this.#run(batch);
-    entries.forEach((entry, i) => {
-      this.#keep(entry, logits[i]!);
+    return this.#run(batch).map((result) => {
+      if (result.entry.mask !== undefined) throw new StepError('masked rows');
+      this.#draw(result);
+      return result.logits;
     });
-    return logits;
   }
 
   destroy(): void {
     this.#destroyed = true;
+    this.#pending?.fail(new Error('the runner was destroyed'));
+    this.#pending = undefined;
   }
 
-  /** The id of a row, which its slot keeps. */
-  #keep(entry: LogitsEntry, logits: Float32Array): number {
-    const id = sampleReference(logits, entry, entry.outputPosition);
-    if (entry.writesSlot) this.#lastIds[entry.slot] = id;
-    return id;
-  }
-
-  #run(batch: StepBatch): { entries: readonly LogitsEntry[]; logits: Float32Array[] } {
-    if (this.#destroyed) throw new Error('the runner was destroyed');
-    const { logits: entries } = encodeStep(this.#words, batch, this.limits, 0);
-    for (const { from, to } of batch.copies ?? []) for (const kv of this.#kv) kv.copyBlock(from, to);
-    const rows = this.#embed(batch);
-    this.#weights.layers.forEach((layer, i) => {
-      this.#layer(layer, this.#kv[i]!, rows);
-    });
-    const { finalNorm, head } = this.#weights;
-    const { normEpsilon, vocabSize } = this.#config;
-    const logits = entries.map((entry) =>
-      linearReference(head, vocabSize, rmsNormReference(rows[entry.row]!.hidden, finalNorm, normEpsilon)),
-    );
-    return { entries, logits };
-  }
-
-  #embed(batch: StepBatch): Row[] {
-    return batch.sequences.flatMap(({ slot, tokens, startPosition, blockTable }) =>
-      Array.from(tokens === 'slot' ? [this.#lastIds[slot]!] : tokens, (id, i) => ({
-        position: startPosition + i,
-        blockTable,
-        hidden: embeddingReference(this.#weights.embedding, this.#config.hiddenSize, id),
-      })),
-    );
-  }
-
-  /** One layer over all rows: K and V of every row are written before any row attends. */
-  #layer(layer: CpuLayerWeights, kv: KvPool, rows: readonly Row[]): void {
-    const { hiddenSize, intermediateSize, normEpsilon } = this.#config;
-    const queries = rows.map((row) => this.#project(layer, kv, row));
-    rows.forEach((row, i) => {
-      add(row.hidden, linearReference(layer.attentionOutput, hiddenSize, this.#attend(kv, row, queries[i]!)));
-      const normed = rmsNormReference(row.hidden, layer.feedForwardNorm, normEpsilon);
-      const gated = swigluReference(linearReference(layer.gateUp, 2 * intermediateSize, normed));
-      add(row.hidden, linearReference(layer.down, hiddenSize, gated));
-    });
-  }
-
-  /** Writes a row's K and V into the pool; gives its rotated query heads. */
-  #project(layer: CpuLayerWeights, kv: KvPool, { hidden, position, blockTable }: Row): Float32Array[] {
-    const { heads, kvHeads, headSize, normEpsilon } = this.#config;
-    const normed = rmsNormReference(hidden, layer.attentionNorm, normEpsilon);
-    const qkv = linearReference(layer.qkv, (heads + 2 * kvHeads) * headSize, normed);
-    const head = (h: number) => qkv.slice(h * headSize, (h + 1) * headSize);
-    for (let h = 0; h < kvHeads; h++) {
-      kv.at('key', blockTable, position, h).set(ropeReference(head(heads + h), this.#table, position));
-      kv.at('value', blockTable, position, h).set(head(heads + kvHeads + h));
+  #repeat(batch: StepBatch): SampledRow[] {
+    // The checks are of all steps at once.
+    this.#encode(batch);
+    const rows: SampledRow[] = [];
+    for (let i = 0; i < batch.repeat!; i++) {
+      rows.push(...this.#run(advanced(batch, i)).map((result) => this.#draw(result)));
     }
-    return Array.from({ length: heads }, (_, h) => ropeReference(head(h), this.#table, position));
+    return rows;
   }
 
-  #attend(kv: KvPool, { position, blockTable }: Row, queries: readonly Float32Array[]): Float32Array {
-    const { heads, kvHeads, headSize } = this.#config;
-    const attended = new Float32Array(heads * headSize);
-    queries.forEach((query, h) => {
-      const kvHead = Math.floor(h / (heads / kvHeads));
-      attended.set(attentionReference(kv, { query, kvHead, blockTable, first: 0, end: position + 1 }), h * headSize);
+  /** A row's result; its slot keeps the id and counts it. */
+  #draw({ entry, logits, hidden }: LogitsResult, mask?: Uint32Array): SampledRow {
+    const adjusted = entry.scored === undefined ? this.#adjust(entry, logits, mask) : logits;
+    const id = entry.scored ?? sampleReference(adjusted, entry, entry.outputPosition);
+    if (entry.writesSlot) this.#lastIds[entry.slot] = id;
+    const state = this.#states.get(entry.slot);
+    if (state && entry.scored === undefined) state.counts.set(id, (state.counts.get(id) ?? 0) + 1);
+    return {
+      ...sampledRow(entry, adjusted, id, state?.start.logprobIds ?? []),
+      ...(entry.hidden ? { hidden } : {}),
+      nonFinite: hasNonFinite(logits),
+    };
+  }
+
+  #adjust(entry: HostEntry, logits: Float32Array, mask: Uint32Array | undefined): Float32Array {
+    if (!entry.adjusted && !mask) return logits;
+    const state = this.#states.get(entry.slot);
+    if (!state) return adjustLogitsReference(logits, { ...NO_PENALTY, counts: new Map(), bannedIds: [], mask });
+    const { start, counts } = state;
+    const bannedIds = entry.outputPosition < start.minNewTokens ? Array.from(start.stopIds) : [];
+    return adjustLogitsReference(logits, { ...start, counts, bannedIds, mask });
+  }
+
+  #encode(batch: StepBatch) {
+    if (this.#destroyed) throw new Error('the runner was destroyed');
+    if (this.#pending) throw new StepError("the step before has masked rows that weren't drawn");
+    return encodeStep(this.#words, batch, { limits: this.limits, splitItems: 0 }, this.#slots);
+  }
+
+  /** The logits rows' results-to-be: those that have no mask first. */
+  #run(batch: StepBatch): LogitsResult[] {
+    const { logits: entries, slots } = this.#encode(batch);
+    this.#slots = slots;
+    for (const start of batch.starts ?? []) this.#states.set(start.slot, slotState(start));
+    const rows = this.#model.forward(batch, this.#lastIds);
+    return entries.map((entry) => {
+      const hidden = this.#model.finish(rows[entry.row]!);
+      return { entry, hidden, logits: this.#model.head(hidden) };
     });
-    return attended;
   }
 }
 
+const NO_PENALTY = { frequencyPenalty: 0, presencePenalty: 0, repetitionPenalty: 1, biases: [] };
+
+function slotState(start: SlotStart): SlotState {
+  const counts = new Map<number, number>();
+  for (const id of Array.from(start.outputIds)) counts.set(id, (counts.get(id) ?? 0) + 1);
+  return { start, counts };
+}
+
 /** The `steps`th decode step of a repeated one. */
-function advanced({ sequences, logits }: StepBatch, steps: number): StepBatch {
+function advanced({ sequences, logits, ...rest }: StepBatch, steps: number): StepBatch {
+  const first = steps === 0;
   return {
-    sequences: sequences.map((s) => ({ ...s, tokens: 'slot', startPosition: s.startPosition + steps })),
+    ...(first ? { ...rest, repeat: 1 } : {}),
+    sequences: sequences.map((s) => ({
+      ...s,
+      tokens: first ? s.tokens : 'slot',
+      startPosition: s.startPosition + steps,
+    })),
     logits: logits.map((row) => ({ ...row, outputPosition: row.outputPosition + steps })),
   };
 }
 
-function sampledRow(entry: LogitsEntry, logits: Float32Array, id: number): SampledRow {
-  const row: SampledRow = { id, nonFinite: hasNonFinite(logits) };
-  if (!entry.logprob && entry.top === 0) return row;
+/** `logprobIds`: of the slot. */
+function sampledRow(
+  entry: HostEntry,
+  logits: Float32Array,
+  id: number,
+  logprobIds: ArrayLike<number>,
+): Omit<SampledRow, 'nonFinite'> {
+  if (!entry.logprob && entry.top === 0 && entry.ids === undefined) return { id };
   const logprobs = logprobsReference(logits, entry.temperature);
-  const logprob = entry.logprob ? { logprob: Math.fround(logprobs[id]!) } : {};
-  if (entry.top === 0) return { ...row, ...logprob };
+  const row = entry.logprob ? { id, logprob: Math.fround(logprobs[id]!) } : { id };
+  const more = entry.ids === undefined ? {} : { idLogprobs: Float32Array.from(logprobIds, (one) => logprobs[one]!) };
+  if (entry.top === 0) return { ...row, ...more };
   const ids = orderReference(logits).slice(0, entry.top);
-  return { ...row, ...logprob, top: { ids, logprobs: Float32Array.from(ids, (one) => logprobs[one]!) } };
-}
-
-function add(into: Float32Array, values: Float32Array): void {
-  for (let i = 0; i < into.length; i++) into[i]! += values[i]!;
-}
-
-function bytesOf(weights: CpuWeights): number {
-  const arrays = [weights.embedding, weights.finalNorm, ...weights.layers.flatMap((layer) => Object.values(layer))];
-  if (weights.head !== weights.embedding) arrays.push(weights.head);
-  return arrays.reduce((sum: number, array: Float32Array) => sum + array.byteLength, 0);
+  return { ...row, ...more, top: { ids, logprobs: Float32Array.from(ids, (one) => logprobs[one]!) } };
 }

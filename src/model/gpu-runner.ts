@@ -4,6 +4,7 @@ import type { StepAdvance } from '../gpu/step-advance.ts';
 import type { ForwardModel } from './forward-model.ts';
 import { ReadbackRing } from './readback-ring.ts';
 import type { Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
+import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { type EncodedStep, encodeStep, MAX_REPEAT } from './step-metadata.ts';
 
 /** Steps that may be in flight at once. */
@@ -37,6 +38,7 @@ export class GpuRunner implements Runner {
   readonly #readback: ReadbackRing;
   readonly #words: Uint32Array<ArrayBuffer>;
   readonly #lost: Promise<RunnerLostError>;
+  #slots: readonly SlotTraits[];
   #end: RunnerLostError | undefined;
   #announceEnd!: (error: RunnerLostError) => void;
   /** Rejects the steps that are under way. */
@@ -47,6 +49,7 @@ export class GpuRunner implements Runner {
     this.#readback = readback;
     this.#words = new Uint32Array(parts.step.size / 4);
     this.limits = parts.limits;
+    this.#slots = new Array(parts.limits.maxSequences).fill(PLAIN_SLOT);
     this.weightBytes = parts.weightBytes;
     this.kvBytes = parts.kvBytes;
     this.#lost = new Promise((resolve) => {
@@ -60,8 +63,8 @@ export class GpuRunner implements Runner {
   }
 
   static async create(parts: GpuRunnerParts): Promise<GpuRunner> {
-    const { maxLogitsRows, maxTopLogprobs } = parts.limits;
-    const bytes = maxLogitsRows * Math.max(RESULT_WORDS * 4 * MAX_REPEAT, RESULT_WORDS * 4 + maxTopLogprobs * 8);
+    const { maxLogitsRows, maxSequences, maxTop } = parts.limits;
+    const bytes = Math.max(maxSequences * RESULT_WORDS * 4 * MAX_REPEAT, maxLogitsRows * RESULT_WORDS * 4 + maxTop * 8);
     return new GpuRunner(parts, await ReadbackRing.create(parts.gpu, STEPS_IN_FLIGHT, bytes));
   }
 
@@ -78,7 +81,7 @@ export class GpuRunner implements Runner {
   async step(batch: StepBatch): Promise<SampledRow[]> {
     if (this.#end) throw this.#end;
     const { gpu } = this.#parts;
-    const step = encodeStep(this.#words, batch, this.limits, this.#parts.splitItems);
+    const step = encodeStep(this.#words, batch, this.#parts, this.#slots);
     const staging = this.#readback.take();
     gpu.device.pushErrorScope('validation');
     const encoder = gpu.device.createCommandEncoder({ label: 'step' });
@@ -106,7 +109,7 @@ export class GpuRunner implements Runner {
   async logits(batch: StepBatch): Promise<Float32Array<ArrayBuffer>[]> {
     if (this.#end) throw this.#end;
     const { gpu, model } = this.#parts;
-    const step = encodeStep(this.#words, batch, this.limits, this.#parts.splitItems);
+    const step = encodeStep(this.#words, batch, this.#parts, this.#slots);
     const rowBytes = this.limits.vocabSize * 4;
     const buffer = await gpu.buffers.allocate(
       'captured logits',

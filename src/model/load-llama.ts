@@ -16,13 +16,25 @@ import { BLOCK_TOKENS, type RunnerLimits } from './runner.ts';
 /** Scratch that attention's split form may take. */
 const SPLIT_SCRATCH_BYTES = 16 << 20;
 
+/** Top logprobs of one step, all rows together, unless one row may have more. */
+const MAX_TOP = 1 << 15;
+
+/** Biases of one slot. */
+const MAX_BIASES = 4096;
+
+/** Ids of one slot whose logprobs are told. */
+const MAX_LOGPROB_IDS = 1024;
+
+/** Rows of one step whose hidden states are told. */
+const MAX_HIDDEN_ROWS = 64;
+
 export interface LoadOptions extends KvRequest {
   /** Rows of one step. */
   readonly maxRows: number;
   readonly maxSequences: number;
-  /** Logits rows of one step; default: the greater of 64 and maxSequences. */
+  /** Logits rows of one step; default: every row can be one. */
   readonly maxLogitsRows?: number;
-  /** Default: 512, or the vocabulary if that is smaller. */
+  /** Of one row; default: the vocabulary. */
   readonly maxTopLogprobs?: number;
   /** Shortens the model's own. */
   readonly contextLength?: number;
@@ -97,7 +109,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
       vocabulary: config.vocabSize,
       tileRows: model.tileRows,
       maxLogitsRows,
-      maxTop: maxLogitsRows * limits.maxTopLogprobs,
+      maxTop: limits.maxTop,
       maxIds: maxLogitsRows,
       maxLogprobIds: 1,
     },
@@ -133,8 +145,8 @@ export function runnerLimits(
   const limits = {
     maxRows: options.maxRows,
     maxSequences: options.maxSequences,
-    maxLogitsRows: options.maxLogitsRows ?? Math.max(64, options.maxSequences),
-    maxTopLogprobs: Math.min(options.maxTopLogprobs ?? 512, config.vocabSize),
+    maxLogitsRows: options.maxLogitsRows ?? Math.max(options.maxRows, options.maxSequences),
+    maxTopLogprobs: Math.min(options.maxTopLogprobs ?? config.vocabSize, config.vocabSize),
     contextLength: Math.min(options.contextLength ?? config.contextLength, config.contextLength),
   };
   for (const [name, value] of Object.entries(limits)) {
@@ -143,7 +155,18 @@ export function runnerLimits(
       throw new RangeError(`${name} must be an integer of at least ${least}, got ${value}`);
     }
   }
-  return { ...limits, vocabSize: config.vocabSize, blocks };
+  const { vocabSize, hiddenSize } = config;
+  return {
+    ...limits,
+    // One row may have all there is; small vocabularies leave room for many rows.
+    maxTop: Math.max(limits.maxTopLogprobs, MAX_TOP),
+    maxBiases: Math.min(vocabSize, MAX_BIASES),
+    maxLogprobIds: Math.min(vocabSize, MAX_LOGPROB_IDS),
+    maxHiddenRows: Math.min(limits.maxLogitsRows, MAX_HIDDEN_ROWS),
+    hiddenSize,
+    vocabSize,
+    blocks,
+  };
 }
 
 function progress(checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): (bytes: number) => void {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { LogitsRow, RunnerLimits, StepBatch, StepSequence } from './runner.ts';
+import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { encodeStep } from './step-metadata.ts';
 import { GREEDY, logitsRow } from './testing/generate.ts';
 
@@ -9,13 +10,19 @@ const LIMITS: RunnerLimits = {
   maxSequences: 4,
   maxLogitsRows: 4,
   maxTopLogprobs: 5,
+  maxTop: 8,
+  maxBiases: 3,
+  maxLogprobIds: 3,
+  maxHiddenRows: 1,
+  hiddenSize: 4,
   contextLength: 400,
   vocabSize: 100,
   blocks: 30,
 };
 
 const table = (count: number, first = 0) => Array.from({ length: count }, (_, i) => first + i);
-const encode = (batch: StepBatch, splitItems = 100) => encodeStep(new Uint32Array(4096), batch, LIMITS, splitItems);
+const encode = (batch: StepBatch, slots: readonly SlotTraits[] = new Array(4).fill(PLAIN_SLOT)) =>
+  encodeStep(new Uint32Array(4096), batch, { limits: LIMITS, splitItems: 100 }, slots);
 
 test('lays rows, sequences, logits, splits and tables out as shaders/step.wgsl says', () => {
   const { words, rows, work, top } = encode({

@@ -1,49 +1,103 @@
-import { type LogitsEntry, type PackedStep, packStep } from '../gpu/pack-step.ts';
-import {
-  BLOCK_TOKENS,
-  type BlockCopy,
-  type LogitsRow,
-  type RunnerLimits,
-  type SamplingParams,
-  type StepBatch,
-  type StepSequence,
-} from './runner.ts';
+import { type PackedStep, packStep, type SequenceEntry } from '../gpu/pack-step.ts';
+import { type HostEntry, logitsEntries } from './logits-entries.ts';
+import { BLOCK_TOKENS, type BlockCopy, type RunnerLimits, type StepBatch, type StepSequence } from './runner.ts';
+import { maxCountedIds, type SlotTraits, startSlots } from './slot-traits.ts';
+import { isIndex, StepError } from './step-error.ts';
 
-/** The largest finite f32. */
-const FLOAT_MAX = 3.4028234663852886e38;
+// The engine takes these from here.
+export { samplingProblem } from './logits-entries.ts';
+export { StepError } from './step-error.ts';
 
 /** Decode steps of one step at most. */
 export const MAX_REPEAT = 16;
 
-/** A step that breaks the runner's limits, or contradicts itself; the message names the field. */
-export class StepError extends Error {
-  override readonly name = 'StepError';
-}
-
 /** What a step is in numbers: its packed metadata, and what the host has to know to encode and read back. */
 export interface EncodedStep extends PackedStep {
-  readonly logits: readonly LogitsEntry[];
+  /** The rows that have no mask, then those that wait for one. */
+  readonly logits: readonly HostEntry[];
+  readonly masked: number;
   /** Top logprobs of all rows together. */
   readonly top: number;
+  /** Logprobs of slots' ids of all rows together. */
+  readonly ids: number;
+  /** Every slot's traits once the step is submitted. */
+  readonly slots: readonly SlotTraits[];
   readonly copies: number;
   readonly repeat: number;
 }
 
-/** Checks `batch` against `limits` and packs it. Throws StepError. */
+/** What a runner can take. */
+export interface StepRoom {
+  readonly limits: RunnerLimits;
+  /** Splits that attention's scratch holds. */
+  readonly splitItems: number;
+}
+
+/** Checks `batch` against limits and slots (one a slot), and packs it. Throws StepError. */
 export function encodeStep(
   into: Uint32Array<ArrayBuffer>,
   batch: StepBatch,
-  limits: RunnerLimits,
-  splitItemCapacity: number,
+  { limits, splitItems }: StepRoom,
+  slotsBefore: readonly SlotTraits[],
 ): EncodedStep {
-  const { copies = [], repeat = 1 } = batch;
+  const { copies = [], starts = [], repeat = 1 } = batch;
+  const { hiddenSize } = limits;
   const rows = checkSequences(batch.sequences, repeat, limits);
-  const logits = logitsEntries(batch.logits, rows, limits);
-  checkRepeat(batch, repeat);
+  const slots = startSlots(slotsBefore, starts, limits);
+  const logits = logitsEntries(batch.logits, rows, slots, limits);
+  checkRepeat(batch, repeat, hiddenSize);
   checkCopies(copies, limits);
-  const top = logits.reduce((sum, entry) => sum + entry.top, 0);
-  const packed = packStep(into, batch.sequences, logits, splitItemCapacity, { copies, repeat });
-  return { ...packed, logits, top, copies: copies.length, repeat };
+  const slotsAfter = countDraws(slots, logits, repeat, limits);
+  const packed = packStep(
+    into,
+    batch.sequences.map((one) => sequenceEntry(one, hiddenSize)),
+    logits,
+    splitItems,
+    { copies, repeat },
+  );
+  return {
+    ...packed,
+    logits,
+    masked: logits.filter(({ mask }) => mask !== undefined).length,
+    top: logits.reduce((sum, { top }) => sum + top, 0),
+    ids: logits.reduce((sum, { ids }) => sum + (ids ?? 0), 0),
+    slots: slotsAfter,
+    copies: copies.length,
+    repeat,
+  };
+}
+
+/** Rows of a sequence; a fraction where its embeddings aren't whole rows. */
+function countRows(tokens: StepSequence['tokens'], hiddenSize: number): number {
+  if (tokens === 'slot') return 1;
+  return 'embeddings' in tokens ? tokens.embeddings.length / hiddenSize : tokens.length;
+}
+
+function sequenceEntry({ tokens, ...rest }: StepSequence, hiddenSize: number): SequenceEntry {
+  return tokens === 'slot' || !('embeddings' in tokens)
+    ? { ...rest, tokens }
+    : { ...rest, tokens: { length: countRows(tokens, hiddenSize) }, embedded: true };
+}
+
+/** Slots with penalties count what they draw, and have room for as many different ids as a context has. */
+function countDraws(
+  slots: readonly SlotTraits[],
+  logits: readonly HostEntry[],
+  repeat: number,
+  limits: RunnerLimits,
+): readonly SlotTraits[] {
+  const counting = logits.filter(({ slot, scored }) => scored === undefined && slots[slot]!.penalised);
+  if (counting.length === 0) return slots;
+  const counted = [...slots];
+  const room = maxCountedIds(limits);
+  for (const { slot } of counting) {
+    const outputs = slots[slot]!.outputs + repeat;
+    if (outputs > room && room < limits.vocabSize) {
+      throw new StepError(`slot ${slot} draws ${outputs} outputs since its start, in a context of ${room}`);
+    }
+    counted[slot] = { ...slots[slot]!, outputs };
+  }
+  return counted;
 }
 
 function checkSequences(sequences: readonly StepSequence[], repeat: number, limits: RunnerLimits): number {
@@ -60,8 +114,9 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
     if (!isIndex(slot, limits.maxSequences)) fail(`slot ${slot} is not below ${limits.maxSequences}`);
     if (slots.has(slot)) fail(`slot ${slot} occurs twice`);
     slots.add(slot);
-    const count = tokens === 'slot' ? 1 : tokens.length;
+    const count = countRows(tokens, limits.hiddenSize);
     if (count < 1) fail('no rows');
+    if (!Number.isInteger(count)) fail(`embeddings are not rows of ${limits.hiddenSize}`);
     const end = startPosition + count + repeat - 1;
     if (!isIndex(startPosition, limits.contextLength) || end > limits.contextLength) {
       fail(`positions ${startPosition} … ${end - 1} in a context of ${limits.contextLength}`);
@@ -72,10 +127,8 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
     for (let b = 0; b < blocks; b++) {
       if (!isIndex(blockTable[b], limits.blocks)) fail(`block ${blockTable[b]} is not below ${limits.blocks}`);
     }
-    for (let t = 0; tokens !== 'slot' && t < count; t++) {
-      // The id itself stays out of the message: prompts are private.
-      if (!isIndex(tokens[t], limits.vocabSize)) fail(`token ${t} is outside the vocabulary of ${limits.vocabSize}`);
-    }
+    const problem = tokensProblem(tokens, limits);
+    if (problem !== undefined) fail(problem);
     rows += count;
   });
   if (rows < 1) throw new StepError('a step has at least one row');
@@ -83,20 +136,38 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
   return rows;
 }
 
+/** Numbers and ids themselves stay out of it: prompts are private. */
+function tokensProblem(tokens: StepSequence['tokens'], { vocabSize }: RunnerLimits): string | undefined {
+  if (tokens === 'slot') return undefined;
+  if ('embeddings' in tokens) {
+    const wrong = tokens.embeddings.findIndex((value) => !Number.isFinite(value));
+    return wrong < 0 ? undefined : `embeddings: number ${wrong} is not finite`;
+  }
+  for (let t = 0; t < tokens.length; t++) {
+    if (!isIndex(tokens[t], vocabSize)) return `token ${t} is outside the vocabulary of ${vocabSize}`;
+  }
+  return undefined;
+}
+
+/** What no row of a repeated step asks for. */
+const NOT_REPEATED = ['masked', 'topLogprobs', 'idLogprobs', 'hidden'] as const;
+
 /** Several decode steps at once: row, sequence and logits row i are the same one's. */
-function checkRepeat(batch: StepBatch, repeat: number): void {
+function checkRepeat(batch: StepBatch, repeat: number, hiddenSize: number): void {
   if (!Number.isSafeInteger(repeat) || repeat < 1) throw new StepError(`repeat ${repeat} is not a count of steps`);
   if (repeat === 1) return;
   if (repeat > MAX_REPEAT) throw new StepError(`repeat ${repeat}, at most ${MAX_REPEAT}`);
   const { sequences, logits } = batch;
   const alike = sequences.every(
-    ({ slot, tokens }, i) =>
-      (tokens === 'slot' || tokens.length === 1) && logits[i]?.row === i && logits[i]?.slot === slot,
+    ({ slot, tokens }, i) => countRows(tokens, hiddenSize) === 1 && logits[i]?.row === i && logits[i]?.slot === slot,
   );
   if (!alike || logits.length !== sequences.length) {
     throw new StepError('a repeated step has one row a sequence, with its logits');
   }
-  if (logits.some(({ topLogprobs }) => topLogprobs > 0)) throw new StepError('a repeated step has no top logprobs');
+  logits.forEach((row, i) => {
+    const asked = NOT_REPEATED.find((name) => row[name]) ?? (row.scored === undefined ? undefined : 'scored');
+    if (asked !== undefined) throw new StepError(`logits row ${i}: a repeated step has no ${asked}`);
+  });
 }
 
 function checkCopies(copies: readonly BlockCopy[], limits: RunnerLimits): void {
@@ -110,60 +181,4 @@ function checkCopies(copies: readonly BlockCopy[], limits: RunnerLimits): void {
     if (targets.has(from)) throw new StepError(`copy ${i}: block ${from} is a source and a target`);
   });
   if (targets.size < copies.length) throw new StepError('two copies have the same target');
-}
-
-function logitsEntries(logits: readonly LogitsRow[], rows: number, limits: RunnerLimits): LogitsEntry[] {
-  if (logits.length > limits.maxLogitsRows) {
-    throw new StepError(`${logits.length} logits rows, at most ${limits.maxLogitsRows}`);
-  }
-  const lastOfSlot = new Map(logits.map((entry, i) => [entry.slot, i]));
-  let topAt = 0;
-  return logits.map((entry, i) => {
-    const fail = (reason: string): never => {
-      throw new StepError(`logits row ${i}: ${reason}`);
-    };
-    if (!isIndex(entry.row, rows)) fail(`row ${entry.row} is not below ${rows}`);
-    if (i > 0 && entry.row < logits[i - 1]!.row) fail('rows are not in ascending order');
-    if (!isIndex(entry.slot, limits.maxSequences)) fail(`slot ${entry.slot} is not below ${limits.maxSequences}`);
-    if (!isIndex(entry.outputPosition, 2 ** 32)) fail(`outputPosition ${entry.outputPosition} is not a u32`);
-    if (!isIndex(entry.topLogprobs, limits.maxTopLogprobs + 1)) {
-      fail(`topLogprobs ${entry.topLogprobs}, at most ${limits.maxTopLogprobs}`);
-    }
-    const { temperature, topK, topP, minP, seed, sampleIndex } = entry.sampling;
-    const problem = samplingProblem(entry.sampling);
-    if (problem !== undefined) fail(problem);
-    const at = topAt;
-    topAt += entry.topLogprobs;
-    return {
-      row: entry.row,
-      slot: entry.slot,
-      writesSlot: lastOfSlot.get(entry.slot) === i,
-      sampled: temperature > 0,
-      logprob: entry.logprob,
-      outputPosition: entry.outputPosition,
-      temperature,
-      topK,
-      topP,
-      minP,
-      seed,
-      sampleIndex,
-      top: entry.topLogprobs,
-      topAt: at,
-    };
-  });
-}
-
-/** What is wrong with sampling parameters, by name; undefined: nothing, a step can have them. */
-export function samplingProblem({ temperature, topK, topP, minP, sampleIndex }: SamplingParams): string | undefined {
-  if (!(temperature >= 0 && temperature <= FLOAT_MAX))
-    return `temperature ${temperature} is not a finite f32 from 0 on`;
-  if (!isIndex(topK, 2 ** 32)) return `topK ${topK} is not a u32`;
-  if (!(topP > 0 && topP <= 1)) return `topP ${topP} is not in (0, 1]`;
-  if (!(minP >= 0 && minP <= 1)) return `minP ${minP} is not in [0, 1]`;
-  if (!isIndex(sampleIndex, 2 ** 32)) return `sampleIndex ${sampleIndex} is not a u32`;
-  return undefined;
-}
-
-function isIndex(value: number | undefined, end: number): boolean {
-  return Number.isSafeInteger(value) && value! >= 0 && value! < end;
 }

@@ -1,4 +1,11 @@
-import { BLOCK_TOKENS, type LogitsRow, type Runner, type SampledRow, type SamplingParams } from '../runner.ts';
+import {
+  BLOCK_TOKENS,
+  type LogitsRow,
+  type Runner,
+  type SampledRow,
+  type SamplingParams,
+  type SlotStart,
+} from '../runner.ts';
 
 export const GREEDY: SamplingParams = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n, sampleIndex: 0 };
 
@@ -10,6 +17,22 @@ export function blocksFor(tokens: number, first = 0): number[] {
 /** A greedy logits row without logprobs, unless `more` says otherwise. */
 export function logitsRow(row: number, slot: number, more: Partial<LogitsRow> = {}): LogitsRow {
   return { row, slot, sampling: GREEDY, outputPosition: 0, logprob: false, topLogprobs: 0, ...more };
+}
+
+/** A slot's start that adjusts nothing, unless `more` says otherwise. */
+export function slotStart(slot: number, more: Partial<SlotStart> = {}): SlotStart {
+  return {
+    slot,
+    outputIds: [],
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    repetitionPenalty: 1,
+    stopIds: [],
+    minNewTokens: 0,
+    biases: [],
+    logprobIds: [],
+    ...more,
+  };
 }
 
 /** Generates `count` ids after `prompt` in slot 0: the prompt in one step, then one row a step. */

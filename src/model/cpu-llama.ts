@@ -1,0 +1,117 @@
+import { attentionReference } from '../gpu/attention.reference.ts';
+import { embeddingReference } from '../gpu/embedding.reference.ts';
+import { KvPool } from '../gpu/kv-pool.reference.ts';
+import { linearReference } from '../gpu/linear.reference.ts';
+import { rmsNormReference } from '../gpu/rms-norm.reference.ts';
+import { ropeReference } from '../gpu/rope.reference.ts';
+import { ropeTable } from '../gpu/rope-table.ts';
+import { swigluReference } from '../gpu/swiglu.reference.ts';
+import type { CpuLayerWeights, CpuWeights } from './cpu-weights.ts';
+import type { LlamaConfig } from './llama-config.ts';
+import type { StepBatch } from './runner.ts';
+
+/** A row of a step with all that a layer needs to know of it. */
+interface Row {
+  readonly position: number;
+  readonly blockTable: ArrayLike<number>;
+  readonly hidden: Float32Array;
+}
+
+/** Llama's forward step from the kernels' CPU references, with a KV pool of its own: the reference of Llama. */
+export class CpuLlama {
+  readonly weightBytes: number;
+  readonly kvBytes: number;
+  readonly #config: LlamaConfig;
+  readonly #weights: CpuWeights;
+  readonly #kv: readonly KvPool[];
+  readonly #table: Float32Array;
+
+  /** `blocks` of KV; `positions` that there can be. */
+  constructor(config: LlamaConfig, weights: CpuWeights, blocks: number, positions: number) {
+    this.#config = config;
+    this.#weights = weights;
+    this.#kv = weights.layers.map(() => new KvPool(blocks, config.kvHeads, config.headSize));
+    this.#table = ropeTable(positions, config.headSize, config.ropeTheta);
+    this.kvBytes = this.#kv.reduce((sum, pool) => sum + pool.values.byteLength, 0);
+    this.weightBytes = bytesOf(weights);
+  }
+
+  /** Hidden states of the batch's rows before the final norm; `lastIds`: what each slot drew last. */
+  forward(batch: StepBatch, lastIds: Uint32Array): Float32Array[] {
+    for (const { from, to } of batch.copies ?? []) for (const kv of this.#kv) kv.copyBlock(from, to);
+    const rows = this.#embed(batch, lastIds);
+    this.#weights.layers.forEach((layer, i) => {
+      this.#layer(layer, this.#kv[i]!, rows);
+    });
+    return rows.map(({ hidden }) => hidden);
+  }
+
+  /** The final norm of a hidden state. */
+  finish(hidden: Float32Array): Float32Array {
+    return rmsNormReference(hidden, this.#weights.finalNorm, this.#config.normEpsilon);
+  }
+
+  /** Logits of a normed hidden state. */
+  head(normed: Float32Array): Float32Array {
+    return linearReference(this.#weights.head, this.#config.vocabSize, normed);
+  }
+
+  #embed(batch: StepBatch, lastIds: Uint32Array): Row[] {
+    const { hiddenSize } = this.#config;
+    return batch.sequences.flatMap(({ slot, tokens, startPosition, blockTable }) => {
+      const given = tokens !== 'slot' && 'embeddings' in tokens;
+      const ids = tokens === 'slot' ? [lastIds[slot]!] : given ? [] : Array.from(tokens);
+      const hidden = given
+        ? Array.from({ length: tokens.embeddings.length / hiddenSize }, (_, i) =>
+            embeddingReference(tokens.embeddings, hiddenSize, i),
+          )
+        : ids.map((id) => embeddingReference(this.#weights.embedding, hiddenSize, id));
+      return hidden.map((values, i) => ({ position: startPosition + i, blockTable, hidden: values }));
+    });
+  }
+
+  /** One layer over all rows: K and V of every row are written before any row attends. */
+  #layer(layer: CpuLayerWeights, kv: KvPool, rows: readonly Row[]): void {
+    const { hiddenSize, intermediateSize, normEpsilon } = this.#config;
+    const queries = rows.map((row) => this.#project(layer, kv, row));
+    rows.forEach((row, i) => {
+      add(row.hidden, linearReference(layer.attentionOutput, hiddenSize, this.#attend(kv, row, queries[i]!)));
+      const normed = rmsNormReference(row.hidden, layer.feedForwardNorm, normEpsilon);
+      const gated = swigluReference(linearReference(layer.gateUp, 2 * intermediateSize, normed));
+      add(row.hidden, linearReference(layer.down, hiddenSize, gated));
+    });
+  }
+
+  /** Writes a row's K and V into the pool; gives its rotated query heads. */
+  #project(layer: CpuLayerWeights, kv: KvPool, { hidden, position, blockTable }: Row): Float32Array[] {
+    const { heads, kvHeads, headSize, normEpsilon } = this.#config;
+    const normed = rmsNormReference(hidden, layer.attentionNorm, normEpsilon);
+    const qkv = linearReference(layer.qkv, (heads + 2 * kvHeads) * headSize, normed);
+    const head = (h: number) => qkv.slice(h * headSize, (h + 1) * headSize);
+    for (let h = 0; h < kvHeads; h++) {
+      kv.at('key', blockTable, position, h).set(ropeReference(head(heads + h), this.#table, position));
+      kv.at('value', blockTable, position, h).set(head(heads + kvHeads + h));
+    }
+    return Array.from({ length: heads }, (_, h) => ropeReference(head(h), this.#table, position));
+  }
+
+  #attend(kv: KvPool, { position, blockTable }: Row, queries: readonly Float32Array[]): Float32Array {
+    const { heads, kvHeads, headSize } = this.#config;
+    const attended = new Float32Array(heads * headSize);
+    queries.forEach((query, h) => {
+      const kvHead = Math.floor(h / (heads / kvHeads));
+      attended.set(attentionReference(kv, { query, kvHead, blockTable, first: 0, end: position + 1 }), h * headSize);
+    });
+    return attended;
+  }
+}
+
+function add(into: Float32Array, values: Float32Array): void {
+  for (let i = 0; i < into.length; i++) into[i]! += values[i]!;
+}
+
+function bytesOf(weights: CpuWeights): number {
+  const arrays = [weights.embedding, weights.finalNorm, ...weights.layers.flatMap((layer) => Object.values(layer))];
+  if (weights.head !== weights.embedding) arrays.push(weights.head);
+  return arrays.reduce((sum: number, array: Float32Array) => sum + array.byteLength, 0);
+}
