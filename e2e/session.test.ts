@@ -23,7 +23,7 @@ import {
   type SessionOptions,
   type SessionState,
 } from '../src/node/session.ts';
-import { nodeEvent, nodeLoad } from '../src/node/wire.ts';
+import { nodeEvents, nodeLoad } from '../src/node/wire.ts';
 import { type Relay, startRelay } from '../src/relay/relay.ts';
 import { collect, failureOf, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 import { until, within } from './harness/wait.ts';
@@ -117,7 +117,7 @@ async function openNode(webPort: number, digest: string, faults = NO_FAULTS, bui
     runner,
     tokens: letterTokens(VOCAB),
     limits: { maxRunning: 8, maxWaiting: 64, prefillRows: 32, stepsInFlight: 2, policy: 'lpm', prefixCache: true },
-    onEvents: (events) => session?.report(events.map(nodeEvent)),
+    onEvents: (events) => session?.report(events.flatMap(nodeEvents)),
     now: () => performance.now(),
   });
   const states: SessionState[] = [];

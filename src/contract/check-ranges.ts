@@ -1,13 +1,20 @@
+import { checkConstraint } from './check-constraint.ts';
 import { invalid } from './contract-error.ts';
 import type { GenerateRequest, SamplingParams } from './gen/sglang_scheduler_pb.ts';
 import type { ModelLimits } from './normalised-request.ts';
 import { showFloat } from './show-float.ts';
+
+/** UTF-16 units of a request's id: every message of its stream repeats it. */
+export const MAX_REQUEST_ID = 4096;
 
 /**
  * Checks every field's range, those of fields that are not served too: a client's mistake is told as a mistake
  * before anything else is said about it. Zeros are defaults, not values. Throws ContractError (INVALID_ARGUMENT).
  */
 export function checkRanges(request: GenerateRequest, sampling: SamplingParams | undefined, model: ModelLimits): void {
+  if (request.requestId.length > MAX_REQUEST_ID) {
+    throw invalid('request_id', `must be at most ${MAX_REQUEST_ID} characters, got ${request.requestId.length}.`);
+  }
   checkInput(request, model);
   if (sampling) checkSampling(sampling, model);
   checkReturnOptions(request, model);
@@ -32,7 +39,7 @@ function checkInput(request: GenerateRequest, model: ModelLimits): void {
   }
   checkIds('tokenized.input_ids', ids, model.vocabSize);
   const embeds = request.inputEmbeds.length;
-  if (embeds > 0 && model.hiddenSize !== undefined && embeds !== ids.length * model.hiddenSize) {
+  if (embeds > 0 && embeds !== ids.length * model.hiddenSize) {
     throw invalid('input_embeds', `must hold ${ids.length} × ${model.hiddenSize} values, got ${embeds}.`);
   }
   if (request.inputEmbeds.some((value) => !Number.isFinite(value))) {
@@ -59,12 +66,13 @@ function checkSampling(sampling: SamplingParams, model: ModelLimits): void {
   checkIds('stop_token_ids', sampling.stopTokenIds, model.vocabSize);
   if (sampling.stop.includes('')) throw invalid('stop', 'must not hold an empty string.');
   for (const [key, bias] of Object.entries(sampling.logitBias)) {
-    // A key is the client's own text: it is not repeated unless it is a plain number.
-    if (!/^\d{1,10}$/.test(key)) throw invalid('logit_bias', 'must have token ids as keys.');
+    // A key is the client's own text: it is not repeated unless it is a plain number, which then names one id only.
+    if (!/^(0|[1-9]\d{0,9})$/.test(key)) throw invalid('logit_bias', 'must have token ids as keys.');
     if (Number(key) >= model.vocabSize)
       throw invalid('logit_bias', `must have keys in [0, ${model.vocabSize}), got ${key}.`);
     if (!Number.isFinite(bias)) throw invalid('logit_bias', `must hold finite numbers, got ${bias}.`);
   }
+  checkConstraint(sampling.constraint);
 }
 
 function checkNewTokens(sampling: SamplingParams): void {

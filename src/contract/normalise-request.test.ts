@@ -2,14 +2,21 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_SAMPLES, MAX_TOP_LOGPROBS } from './check-served.ts';
+import { MAX_CONSTRAINT_BYTES } from './check-constraint.ts';
+import { MAX_BIASES, MAX_LOGPROB_IDS, MAX_SAMPLES } from './check-served.ts';
 import { ContractError } from './contract-error.ts';
-import { type GenerateRequest, GenerateRequestSchema, SamplingParamsSchema } from './gen/sglang_scheduler_pb.ts';
+import {
+  DisaggregatedParamsSchema,
+  type GenerateRequest,
+  GenerateRequestSchema,
+  MultimodalInputsSchema,
+  SamplingParamsSchema,
+} from './gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from './normalise-request.ts';
 import type { ModelLimits } from './normalised-request.ts';
 
 const MODEL: ModelLimits = { vocabSize: 512, contextLength: 512, eosTokenIds: [1, 2], hiddenSize: 64 };
-const BIG: ModelLimits = { vocabSize: 128_000, contextLength: 131_072, eosTokenIds: [] };
+const BIG: ModelLimits = { vocabSize: 152_064, contextLength: 131_072, eosTokenIds: [7], hiddenSize: 3_584 };
 
 type Fields = Partial<Omit<GenerateRequest, '$typeName' | 'samplingParams' | 'tokenized'>>;
 
@@ -123,6 +130,23 @@ test.each<[object | undefined, Fields, string]>([
   [{ stopTokenIds: [512] }, {}, 'stop_token_ids must hold ids in [0, 512).'],
   [{ stop: ['a', ''] }, {}, 'stop must not hold an empty string.'],
   [{ logitBias: { x: 1 } }, {}, 'logit_bias must have token ids as keys.'],
+  // It would name the same id as another key.
+  [{ logitBias: { '05': 1 } }, {}, 'logit_bias must have token ids as keys.'],
+  [{ logitBias: { '-1': 1 } }, {}, 'logit_bias must have token ids as keys.'],
+  [
+    { minNewTokens: 1, stopTokenIds: Array.from({ length: 512 }, (_, id) => id) },
+    {},
+    'min_new_tokens leaves no token to be made: stop_token_ids holds the whole vocabulary.',
+  ],
+  [{ constraint: { case: 'jsonSchema', value: '{' } }, {}, 'json_schema must be JSON.'],
+  [{ constraint: { case: 'jsonSchema', value: '' } }, {}, 'json_schema must be JSON.'],
+  [{ constraint: { case: 'structuralTag', value: 'x' } }, {}, 'structural_tag must be JSON.'],
+  [{ constraint: { case: 'ebnfGrammar', value: '' } }, {}, 'ebnf_grammar must not be empty.'],
+  [
+    { constraint: { case: 'regex', value: 'é'.repeat(MAX_CONSTRAINT_BYTES / 2 + 1) } },
+    {},
+    `regex must be at most ${MAX_CONSTRAINT_BYTES} bytes, got ${MAX_CONSTRAINT_BYTES + 2}.`,
+  ],
   [{ logitBias: { 512: 1 } }, {}, 'logit_bias must have keys in [0, 512), got 512.'],
   [{ logitBias: { 5: Number.NaN } }, {}, 'logit_bias must hold finite numbers, got NaN.'],
   [{ customParams: { seed: 1.5 } }, {}, 'custom_params.seed must be an integer in [-(2^53 - 1), 2^53 - 1].'],
@@ -137,6 +161,8 @@ test.each<[object | undefined, Fields, string]>([
   [{}, { tokenIdsLogprob: [600] }, 'token_ids_logprob must hold ids in [0, 512).'],
   [{}, { dataParallelRank: -1 }, 'data_parallel_rank must be >= 0, got -1.'],
   [{}, { inputEmbeds: [1, 2] }, 'input_embeds must hold 3 × 64 values, got 2.'],
+  [{}, { inputEmbeds: new Array(192).fill(Number.NaN) }, 'input_embeds must hold finite numbers only.'],
+  [{}, { requestId: 'x'.repeat(5000) }, 'request_id must be at most 4096 characters, got 5000.'],
   // A mistake is told before what is not served.
   [{ frequencyPenalty: 1, topP: 2 }, { loraId: 'x' }, 'top_p must be in (0, 1], got 2.'],
 ])('INVALID_ARGUMENT: %j %j', (sampling, rest, message) => {
@@ -146,27 +172,17 @@ test.each<[object | undefined, Fields, string]>([
 });
 
 test.each<[object | undefined, Fields, string]>([
-  [{ frequencyPenalty: 0.5 }, {}, 'frequency_penalty'],
-  [{ presencePenalty: 0.5 }, {}, 'presence_penalty'],
-  [{ repetitionPenalty: 1.1 }, {}, 'repetition_penalty'],
-  [{ minNewTokens: 1 }, {}, 'min_new_tokens'],
-  [{ logitBias: { 5: 1 } }, {}, 'logit_bias'],
-  [{ streamInterval: 2 }, {}, 'stream_interval'],
   [{ n: MAX_SAMPLES + 1 }, {}, 'n'],
-  [{ constraint: { case: 'regex', value: 'a' } }, {}, 'regex'],
-  [{ constraint: { case: 'jsonSchema', value: '{}' } }, {}, 'json_schema'],
-  [{ constraint: { case: 'ebnfGrammar', value: 'a' } }, {}, 'ebnf_grammar'],
-  [{ constraint: { case: 'structuralTag', value: 'a' } }, {}, 'structural_tag'],
   [{ customParams: { other: 1 } }, {}, 'custom_params.other'],
   // Its order would be ignored.
   [{ customParams: { priority: 1 } }, {}, 'custom_params.priority'],
-  [{}, { tokenIdsLogprob: [5] }, 'token_ids_logprob'],
-  [{}, { returnHiddenStates: true }, 'return_hidden_states'],
-  [{}, { inputEmbeds: new Array(192).fill(0) }, 'input_embeds'],
+  [{}, { tokenIdsLogprob: new Array(MAX_LOGPROB_IDS + 1).fill(5) }, 'token_ids_logprob'],
   [{}, { loraId: 'x' }, 'lora_id'],
   [{}, { customLogitProcessor: 'x' }, 'custom_logit_processor'],
   [{}, { requireReasoning: true }, 'require_reasoning'],
-  [{}, { returnLogprob: true, logprobStartLen: 0 }, 'logprob_start_len'],
+  [{}, { mmInputs: create(MultimodalInputsSchema, { imageUrls: ['x'] }) }, 'mm_inputs'],
+  [{}, { mmInputs: create(MultimodalInputsSchema, { processedFeatures: { a: 1 } }) }, 'mm_inputs'],
+  [{}, { disaggregatedParams: create(DisaggregatedParamsSchema) }, 'disaggregated_params'],
 ])('UNIMPLEMENTED: %j %j', (sampling, rest, field) => {
   const refusal = refusalOf(requestOf(sampling, rest));
   expect([refusal.code, refusal.field]).toEqual([Code.Unimplemented, field]);
@@ -174,28 +190,128 @@ test.each<[object | undefined, Fields, string]>([
 });
 
 describe('logprobs', () => {
-  test.each([-1, 3, 100])('a start of %s asks for none of the prompt', (logprobStartLen) => {
-    const request = requestOf({}, { returnLogprob: true, logprobStartLen, topLogprobsNum: 4 });
-    expect(normaliseRequest(request, MODEL)).toMatchObject({ outputLogprobs: true, topLogprobs: 4 });
+  test.each([
+    [-1, undefined],
+    [0, 0],
+    [2, 2],
+    [3, undefined],
+    [100, undefined],
+  ])('a start of %s in a prompt of 3 is %s', (logprobStartLen, expected) => {
+    const request = requestOf({}, { returnLogprob: true, logprobStartLen, topLogprobsNum: 4, tokenIdsLogprob: [9, 3] });
+    const { logprobStart, outputLogprobs, topLogprobs, logprobIds } = normaliseRequest(request, MODEL);
+    expect([logprobStart, outputLogprobs, topLogprobs, logprobIds]).toEqual([expected, true, 4, [9, 3]]);
   });
 
-  test('the start means nothing where no logprobs are asked for', () => {
-    expect(normaliseRequest(requestOf({}, { logprobStartLen: 0 }), MODEL).outputLogprobs).toBe(false);
+  test('start, top and ids mean nothing where no logprobs are asked for', () => {
+    const request = requestOf({}, { logprobStartLen: 0, topLogprobsNum: 4, tokenIdsLogprob: [9] });
+    expect(normaliseRequest(request, MODEL)).toMatchObject({
+      outputLogprobs: false,
+      logprobStart: undefined,
+      topLogprobs: 0,
+      logprobIds: [],
+    });
   });
 
-  test('as many as are served, where the vocabulary is larger', () => {
+  test('the whole vocabulary, and no more', () => {
     const ask = (topLogprobsNum: number) =>
       requestOf({ maxNewTokens: 4 }, { returnLogprob: true, topLogprobsNum, stream: true });
-    expect(normaliseRequest(ask(MAX_TOP_LOGPROBS), BIG).topLogprobs).toBe(MAX_TOP_LOGPROBS);
-    expect(refusalOf(ask(MAX_TOP_LOGPROBS + 1), BIG)).toMatchObject({ code: Code.Unimplemented });
+    const whole = normaliseRequest(ask(BIG.vocabSize), BIG);
+    expect(whole).toMatchObject({ topLogprobs: BIG.vocabSize, detailsInComplete: false });
+    // A chunk of one token, as the gateway takes it.
+    expect(whole.bytesPerToken).toBeLessThan(1.2 * 2 ** 20);
+    expect(refusalOf(ask(BIG.vocabSize + 1), BIG)).toMatchObject({ code: Code.InvalidArgument });
+  });
+});
+
+describe('a response that one message can’t hold', () => {
+  const of = (sampling: object, rest: Fields, prompt = 3) =>
+    requestOf({ maxNewTokens: 100_000, ...sampling }, rest, new Array(prompt).fill(5));
+
+  test.each<[Fields, string]>([
+    [{ returnLogprob: true, topLogprobsNum: 20 }, 'top_logprobs_num'],
+    [{ returnLogprob: true, tokenIdsLogprob: [1, 2, 3] }, 'token_ids_logprob'],
+    [{ returnHiddenStates: true }, 'return_hidden_states'],
+    [{ returnLogprob: true, topLogprobsNum: 20, returnHiddenStates: true }, 'top_logprobs_num'],
+  ])('%j: is to be streamed, and its complete then leaves out what the chunks had', (rest, field) => {
+    const refusal = refusalOf(of({ maxNewTokens: 131_000 }, rest), BIG);
+    expect(refusal).toMatchObject({ code: Code.InvalidArgument, field });
+    expect(refusal.message).toContain('use stream=true');
+    expect(normaliseRequest(of({}, { ...rest, stream: true }), BIG).detailsInComplete).toBe(false);
+    expect(normaliseRequest(of({ maxNewTokens: 10 }, { ...rest, stream: true }), BIG).detailsInComplete).toBe(true);
   });
 
-  test('a response that one message can’t hold is to be streamed, and then its complete leaves them out', () => {
-    const ask = (stream: boolean) =>
-      requestOf({ maxNewTokens: 100_000 }, { returnLogprob: true, topLogprobsNum: 20, stream });
-    expect(refusalOf(ask(false), BIG)).toMatchObject({ code: Code.InvalidArgument, field: 'top_logprobs_num' });
-    expect(refusalOf(ask(false), BIG).message).toContain('use stream=true');
-    expect(normaliseRequest(ask(true), BIG).logprobsInComplete).toBe(false);
+  test('a chunk of many tokens names stream_interval', () => {
+    const rest = { returnLogprob: true, topLogprobsNum: 1000, stream: true };
+    expect(refusalOf(of({ streamInterval: 1000 }, rest), BIG)).toMatchObject({
+      code: Code.InvalidArgument,
+      field: 'stream_interval',
+    });
+    expect(normaliseRequest(of({ streamInterval: 100 }, rest), BIG).streamInterval).toBe(100);
+  });
+
+  test.each([true, false])('the prompt’s logprobs go in one message, or are refused: stream %s', (stream) => {
+    const ask = (topLogprobsNum: number, logprobStartLen: number) =>
+      of({ maxNewTokens: 1 }, { returnLogprob: true, topLogprobsNum, logprobStartLen, stream }, 2_000);
+    expect(refusalOf(ask(1_000, 0), BIG)).toMatchObject({ code: Code.InvalidArgument, field: 'top_logprobs_num' });
+    expect(refusalOf(ask(1_000, 0), BIG).message).toContain('logprob_start_len (0)');
+    expect(normaliseRequest(ask(1_000, 1_700), BIG).logprobStart).toBe(1_700);
+  });
+});
+
+describe('what is served besides', () => {
+  const served = (sampling: object, rest: Fields = {}) => normaliseRequest(requestOf(sampling, rest), MODEL);
+
+  test('penalties, and their defaults', () => {
+    const penalties = { frequencyPenalty: -2, presencePenalty: 2, repetitionPenalty: 1.5 };
+    expect(served(penalties).sampling).toMatchObject(penalties);
+    expect(served({}).sampling).toMatchObject({ frequencyPenalty: 0, presencePenalty: 0, repetitionPenalty: 1 });
+  });
+
+  test('min_new_tokens masks stop ids and EOS, with ignore_eos too; it is clipped as the maximum is', () => {
+    const some = { minNewTokens: 3, stopTokenIds: [9, 1] };
+    expect(served(some).sampling).toMatchObject({ minNewTokens: 3, maskedStopIds: [9, 1, 2], stopTokenIds: [9, 1, 2] });
+    expect(served({ ...some, ignoreEos: true }).sampling).toMatchObject({ maskedStopIds: [9, 1, 2], stopTokenIds: [] });
+    expect(served({ ...some, minNewTokens: 0 }).sampling.maskedStopIds).toEqual([]);
+    expect(served({ minNewTokens: 2 ** 31 - 1 }).sampling).toMatchObject({ minNewTokens: 509, maxNewTokens: 509 });
+  });
+
+  test('logit_bias, up to as many entries as are served', () => {
+    const bias = (entries: number) => Object.fromEntries(Array.from({ length: entries }, (_, id) => [id, -1.5]));
+    expect(served({ logitBias: { 5: 1, 511: -100 } }).sampling.biases).toEqual([
+      { id: 5, bias: 1 },
+      { id: 511, bias: -100 },
+    ]);
+    expect(served({ logitBias: bias(512) }).sampling.biases).toHaveLength(512);
+    const big = (entries: number) => requestOf({ maxNewTokens: 1, logitBias: bias(entries) });
+    expect(normaliseRequest(big(MAX_BIASES), BIG).sampling.biases).toHaveLength(MAX_BIASES);
+    expect(refusalOf(big(MAX_BIASES + 1), BIG)).toMatchObject({ code: Code.Unimplemented, field: 'logit_bias' });
+  });
+
+  test.each([
+    ['regex', 'regex', 'a+', 'a+'],
+    // It matches the empty output.
+    ['regex', 'regex', '', ''],
+    ['jsonSchema', 'json_schema', '{"type":"object"}', '{"type":"object"}'],
+    // SGLang's word for any JSON.
+    ['jsonSchema', 'json_schema', '$$ANY$$', '{}'],
+    ['ebnfGrammar', 'ebnf_grammar', 'root ::= "a"', 'root ::= "a"'],
+    ['structuralTag', 'structural_tag', '{}', '{}'],
+  ])('constraint %s', (name, kind, value, text) => {
+    expect(served({ constraint: { case: name, value } }).constraint).toEqual({ kind, text });
+  });
+
+  test('stream_interval, at most the tokens to be made', () => {
+    expect(served({ streamInterval: 3, maxNewTokens: 10 }).streamInterval).toBe(3);
+    expect(served({ streamInterval: 2 ** 31 - 1, maxNewTokens: 10 }).streamInterval).toBe(10);
+    expect(served({ streamInterval: 5, maxNewTokens: 0 }).streamInterval).toBe(1);
+  });
+
+  test('hidden states and input embeddings', () => {
+    const inputEmbeds = Array.from({ length: 192 }, (_, at) => at / 4);
+    const request = served({ maxNewTokens: 4 }, { returnHiddenStates: true, inputEmbeds });
+    expect(request.hiddenStates).toBe(true);
+    expect(request.inputEmbeds).toEqual(Float32Array.from(inputEmbeds));
+    expect(served({}).inputEmbeds).toBeUndefined();
   });
 });
 

@@ -1,11 +1,12 @@
 import { Code } from '@connectrpc/connect';
+import { boundResponse } from './bound-response.ts';
 import { checkRanges } from './check-ranges.ts';
 import { checkServed } from './check-served.ts';
+import { constraintOf } from './constraint.ts';
 import { ContractError, invalid } from './contract-error.ts';
 import type { GenerateRequest, SamplingParams } from './gen/sglang_scheduler_pb.ts';
 import type { ModelLimits, NormalisedRequest, NormalisedSampling } from './normalised-request.ts';
 import { readCustomParams } from './read-custom-params.ts';
-import { completeBytes, MAX_RESPONSE_BYTES } from './response-size.ts';
 
 /** Below this temperature SGLang takes the best token. */
 const GREEDY_BELOW = 1e-6;
@@ -25,29 +26,31 @@ export function normaliseRequest(request: GenerateRequest, model: ModelLimits): 
   if (model.poolTokens !== undefined && inputIds.length > model.poolTokens)
     throw overPool(inputIds.length, model.poolTokens);
   const sampling = normaliseSampling(params, seed, inputIds.length, model);
-  // As SGLang: top_logprobs_num and logprob_start_len say how return_logprob is meant, and nothing without it.
-  const topLogprobs = request.returnLogprob ? request.topLogprobsNum : 0;
-  const worst = completeBytes(sampling.maxNewTokens, request.returnLogprob, topLogprobs, model.vocabSize);
-  const fits = worst <= MAX_RESPONSE_BYTES;
-  if (!fits && !request.stream) {
-    const field = topLogprobs > 0 ? 'top_logprobs_num' : request.returnLogprob ? 'return_logprob' : 'max_new_tokens';
-    throw invalid(
-      field,
-      `asks for a response of up to ${worst} bytes, and one message holds ${MAX_RESPONSE_BYTES}; use stream=true.`,
-    );
-  }
-  return {
+  // As SGLang: these three say how return_logprob is meant, and nothing without it.
+  const { returnLogprob, logprobStartLen } = request;
+  const topLogprobs = returnLogprob ? request.topLogprobsNum : 0;
+  const logprobIds = returnLogprob ? request.tokenIdsLogprob : [];
+  const asksInput = returnLogprob && logprobStartLen >= 0 && logprobStartLen < inputIds.length;
+  const asked: NormalisedRequest = {
     requestId: request.requestId,
     inputIds,
     sampling,
     n: Math.max(1, params?.n ?? 1),
     stream: request.stream,
-    outputLogprobs: request.returnLogprob,
+    streamInterval: Math.min(params?.streamInterval ?? 1, Math.max(1, sampling.maxNewTokens)),
+    outputLogprobs: returnLogprob,
     topLogprobs,
-    logprobsInComplete: fits,
+    logprobIds,
+    logprobStart: asksInput ? logprobStartLen : undefined,
+    hiddenStates: request.returnHiddenStates,
+    detailsInComplete: true,
+    bytesPerToken: 0,
+    inputEmbeds: request.inputEmbeds.length > 0 ? Float32Array.from(request.inputEmbeds) : undefined,
+    constraint: params ? constraintOf(params.constraint) : undefined,
     rank: request.dataParallelRank,
     priority,
   };
+  return { ...asked, ...boundResponse(asked, model) };
 }
 
 /** A prompt that no node can hold, whoever else runs. */
@@ -78,18 +81,29 @@ function normaliseSampling(
   const temperature = params ? params.temperature : 1;
   const room = model.contextLength - promptTokens;
   const asked = params?.maxNewTokens;
+  const maxNewTokens = asked === undefined || asked < 0 ? room : Math.min(asked, room);
+  const minNewTokens = Math.min(params?.minNewTokens ?? 0, maxNewTokens);
   const topK = params?.topK ?? 0;
-  const ignoreEos = params?.ignoreEos ?? false;
+  const stopIds = [...new Set([...(params?.stopTokenIds ?? []), ...model.eosTokenIds])];
+  if (minNewTokens > 0 && stopIds.length >= model.vocabSize) {
+    throw invalid('min_new_tokens', 'leaves no token to be made: stop_token_ids holds the whole vocabulary.');
+  }
   return {
     temperature: temperature < GREEDY_BELOW ? 0 : temperature,
     topP: params?.topP || 1,
     topK: topK < 1 || topK >= model.vocabSize ? 0 : topK,
     minP: params?.minP ?? 0,
     seed,
-    maxNewTokens: asked === undefined || asked < 0 ? room : Math.min(asked, room),
-    stopTokenIds: ignoreEos ? [] : [...new Set([...(params?.stopTokenIds ?? []), ...model.eosTokenIds])],
+    maxNewTokens,
+    stopTokenIds: params?.ignoreEos ? [] : stopIds,
     stopStrings: params?.stop ?? [],
     skipSpecialTokens: params?.skipSpecialTokens ?? true,
+    frequencyPenalty: params?.frequencyPenalty ?? 0,
+    presencePenalty: params?.presencePenalty ?? 0,
+    repetitionPenalty: params?.repetitionPenalty || 1,
+    minNewTokens,
+    maskedStopIds: minNewTokens > 0 ? stopIds : [],
+    biases: Object.entries(params?.logitBias ?? {}).map(([id, bias]) => ({ id: Number(id), bias })),
     // Two fields change nothing here, whatever they say: spaces_between_special_tokens, which fast tokenizers (all that
     // we read) don't know, and no_stop_trim, since ids are never trimmed.
   };

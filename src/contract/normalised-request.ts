@@ -1,3 +1,5 @@
+import type { NormalisedConstraint } from './constraint.ts';
+
 /** What the contract needs to know of the model that is served. */
 export interface ModelLimits {
   readonly vocabSize: number;
@@ -5,8 +7,8 @@ export interface ModelLimits {
   readonly contextLength: number;
   /** Added to every request's stop ids, unless it ignores EOS. */
   readonly eosTokenIds: readonly number[];
-  /** Values of one input embedding; undefined where nobody needs to know. */
-  readonly hiddenSize?: number;
+  /** Values of one hidden state, and of one input embedding. */
+  readonly hiddenSize: number;
   /** KV slots of the largest node, in tokens; undefined while no node is known. */
   readonly poolTokens?: number;
   /** Number of ranks the operator fixed; undefined where any number of nodes may come. */
@@ -33,6 +35,17 @@ export interface NormalisedSampling {
   readonly stopStrings: readonly string[];
   /** Of the text that stop strings are looked for in. */
   readonly skipSpecialTokens: boolean;
+  /** In [−2, 2], over output tokens only, as the two after it. */
+  readonly frequencyPenalty: number;
+  readonly presencePenalty: number;
+  /** In (0, 2]; 1 is none. */
+  readonly repetitionPenalty: number;
+  /** At most `maxNewTokens`. */
+  readonly minNewTokens: number;
+  /** What can't be drawn before `minNewTokens`: stop ids and EOS, with ignore_eos too. Empty where that is 0. */
+  readonly maskedStopIds: readonly number[];
+  /** Added to the logits; ids differ. */
+  readonly biases: readonly { readonly id: number; readonly bias: number }[];
 }
 
 /** A GenerateRequest with defaults filled in and every value in its range. */
@@ -44,11 +57,25 @@ export interface NormalisedRequest {
   /** Samples to make. */
   readonly n: number;
   readonly stream: boolean;
+  /** Tokens of one chunk, at most `maxNewTokens` or 1; what is left at the end makes a smaller one. */
+  readonly streamInterval: number;
   readonly outputLogprobs: boolean;
   /** 0 without `outputLogprobs`. */
   readonly topLogprobs: number;
-  /** False where a streaming request's logprobs might not fit a message: then they go in chunks only. */
-  readonly logprobsInComplete: boolean;
+  /** Ids whose logprobs are told at each position whose logprob is told; empty without `outputLogprobs`. */
+  readonly logprobIds: readonly number[];
+  /** The first prompt position whose logprob is told; undefined where none is. */
+  readonly logprobStart: number | undefined;
+  /** Tell the hidden state that each output token is drawn from; that of the last prompt position without any. */
+  readonly hiddenStates: boolean;
+  /** False where a streaming request's logprobs and hidden states might not fit one message: they go in chunks only. */
+  readonly detailsInComplete: boolean;
+  /** Upper bound of the bytes that one output position takes in a message. */
+  readonly bytesPerToken: number;
+  /** In place of the model's own embeddings of `inputIds`, as many rows of the hidden size. */
+  readonly inputEmbeds: Float32Array | undefined;
+  /** What the output must match. */
+  readonly constraint: NormalisedConstraint | undefined;
   /** The rank the client pinned. */
   readonly rank: number | undefined;
   /** Higher ones first; 0 unless the client gave one. In int32. */

@@ -1,7 +1,6 @@
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { MAX_TOP_LOGPROBS } from '../contract/check-served.ts';
 import { ContractError } from '../contract/contract-error.ts';
 import { GenerateRequestSchema } from '../contract/gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from '../contract/normalise-request.ts';
@@ -15,7 +14,7 @@ const RUNNER: RunnerLimits = {
   maxRows: 64,
   maxSequences: 1,
   maxLogitsRows: 1,
-  maxTopLogprobs: Math.min(MAX_TOP_LOGPROBS, MODEL.vocabSize),
+  maxTopLogprobs: MODEL.vocabSize,
   contextLength: MODEL.contextLength,
   vocabSize: MODEL.vocabSize,
   blocks: MODEL.contextLength / BLOCK_TOKENS,

@@ -3,7 +3,6 @@ import { CheckpointError } from '../checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../checkpoint/model-config.ts';
 import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { readTokenBytes } from '../checkpoint/token-bytes.ts';
-import { MAX_TOP_LOGPROBS } from '../contract/check-served.ts';
 import { requestDevice } from '../gpu/request-device.ts';
 import { loadLlama } from '../model/load-llama.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
@@ -55,7 +54,6 @@ export async function loadEngine(
     const runner = await loadLlama(device, checkpoint, config, {
       maxRows: Math.max(MAX_ROWS, budget.maxRunning),
       maxSequences: budget.maxRunning,
-      maxTopLogprobs: Math.min(MAX_TOP_LOGPROBS, config.vocabSize),
       kvBudgetBytes: budget.kvBytes,
       maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
     });

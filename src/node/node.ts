@@ -8,7 +8,7 @@ import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
 import { fetchManifest, fetchModelFiles, type ModelFiles, RelayUnreachableError } from './model-files.ts';
 import { readPageBuild } from './page-build.ts';
 import { PROTOCOL_VERSION, Session, type SessionEnd } from './session.ts';
-import { nodeEvent, nodeLoad } from './wire.ts';
+import { nodeEvents, nodeLoad } from './wire.ts';
 
 const COUNTERS_MS = 1_000;
 /** Lost devices after which the node gives up, and the time in which they count. */
@@ -92,7 +92,7 @@ export class Node {
     if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
     const files = await this.#fetchFiles(relayUrl);
     const loaded = await loadEngine(navigator.gpu, files, budget, (events) =>
-      this.#session?.report(events.map(nodeEvent)),
+      this.#session?.report(events.flatMap(nodeEvents)),
     );
     const { adapter, features, contextLength, poolTokens } = loaded;
     this.#post({ type: 'facts', facts: { model: files.model, adapter, features, contextLength, poolTokens } });

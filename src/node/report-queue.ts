@@ -1,5 +1,6 @@
-/** Events one Report carries at most: a message stays far under the relay's limit. */
+/** What one Report carries at most: a message stays far under the relay's limits. One event may weigh more. */
 const BATCH_EVENTS = 256;
+const BATCH_WEIGHT = 250_000;
 
 export interface ReportBatch<Event> {
   /** 0 is a heartbeat: no events, nothing to acknowledge. */
@@ -17,6 +18,12 @@ export class ReportQueue<Event> {
   #lastSeq = 0n;
   #wake: (() => void) | undefined;
   #poked = false;
+  readonly #weigh: (event: Event) => number;
+
+  /** `weigh` counts an event's numbers. */
+  constructor(weigh: (event: Event) => number = () => 1) {
+    this.#weigh = weigh;
+  }
 
   get empty(): boolean {
     return this.#waiting.length === 0 && this.#sent === undefined;
@@ -38,9 +45,20 @@ export class ReportQueue<Event> {
   next(): ReportBatch<Event> {
     if (this.#sent === undefined && this.#waiting.length > 0) {
       this.#lastSeq++;
-      this.#sent = { seq: this.#lastSeq, events: this.#waiting.splice(0, BATCH_EVENTS) };
+      this.#sent = { seq: this.#lastSeq, events: this.#waiting.splice(0, this.#batchLength()) };
     }
     return this.#sent ?? { seq: 0n, events: [] };
+  }
+
+  /** As many of those that wait as one report carries; at least one. */
+  #batchLength(): number {
+    const most = Math.min(BATCH_EVENTS, this.#waiting.length);
+    let weight = 0;
+    for (let count = 0; count < most; count++) {
+      weight += this.#weigh(this.#waiting[count] as Event);
+      if (weight > BATCH_WEIGHT && count > 0) return count;
+    }
+    return most;
   }
 
   /** The relay has taken in all reports up to `seq`. */

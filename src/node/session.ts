@@ -15,6 +15,7 @@ import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { EngineRequest } from '../engine/request.ts';
 import { backoffMs } from './backoff.ts';
 import { ReportQueue } from './report-queue.ts';
+import { weightOf } from './weight.ts';
 import { admissionPolicy, engineRequest } from './wire.ts';
 
 export const PROTOCOL_VERSION = 1;
@@ -87,7 +88,7 @@ const FENCED: ReadonlySet<Code> = new Set([Code.Aborted, Code.NotFound]);
  */
 export class Session {
   readonly #options: SessionOptions;
-  readonly #queue = new ReportQueue<MessageInitShape<typeof NodeEventSchema>>();
+  readonly #queue = new ReportQueue<MessageInitShape<typeof NodeEventSchema>>(weightOf);
   #attached: Attached | undefined;
   #lastCommandSeq = 0n;
   /** Why the loop should stop, once something says so. */

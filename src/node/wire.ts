@@ -1,22 +1,36 @@
-import type { MessageInitShape } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import {
   Finished_Reason,
+  type Floats,
+  FloatsSchema,
   type Generate,
   type NodeEventSchema,
   type NodeLoadSchema,
   SchedulePolicy,
+  type TopLogprobs,
+  TopLogprobsSchema,
 } from '../contract/gen/node_relay_pb.ts';
+import { packFloats } from '../contract/packed-floats.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
-import type { EngineEvent, FailureCode, FinishReason } from '../engine/event.ts';
-import type { EngineRequest } from '../engine/request.ts';
+import type { EngineEvent, TopLogprobs as EngineTop, FailureCode, FinishReason } from '../engine/event.ts';
+import type { Constraint, EngineRequest } from '../engine/request.ts';
+import { splitEvent } from './split-event.ts';
+
+const KINDS = {
+  jsonSchema: 'json_schema',
+  regex: 'regex',
+  ebnfGrammar: 'ebnf_grammar',
+  structuralTag: 'structural_tag',
+} as const;
 
 /** The engine's form of a `generate` command. */
 export function engineRequest(generate: Generate): EngineRequest {
-  const sampling = generate.sampling;
+  const { sampling } = generate;
   return {
     jobId: generate.jobId,
     inputIds: generate.inputIds,
+    ...(generate.inputEmbeds.length > 0 ? { inputEmbeds: floatsOf(generate.inputEmbeds) } : {}),
     samples: generate.samples,
     sampling: {
       temperature: sampling?.temperature ?? 0,
@@ -24,6 +38,12 @@ export function engineRequest(generate: Generate): EngineRequest {
       topP: sampling?.topP ?? 1,
       minP: sampling?.minP ?? 0,
       seed: sampling?.seed ?? 0n,
+      frequencyPenalty: sampling?.frequencyPenalty ?? 0,
+      presencePenalty: sampling?.presencePenalty ?? 0,
+      repetitionPenalty: sampling?.repetitionPenalty || 1,
+      minNewTokens: sampling?.minNewTokens ?? 0,
+      maskedStopIds: sampling?.maskedStopIds ?? [],
+      biases: (sampling?.logitBiases ?? []).map(({ tokenId, bias }) => ({ id: tokenId, bias })),
     },
     maxNewTokens: sampling?.maxNewTokens ?? 0,
     stopTokenIds: sampling?.stopTokenIds ?? [],
@@ -32,7 +52,21 @@ export function engineRequest(generate: Generate): EngineRequest {
     priority: generate.priority,
     outputLogprobs: generate.outputLogprobs,
     topLogprobs: generate.topLogprobs,
+    logprobIds: generate.logprobIds,
+    logprobStart: generate.logprobStart,
+    hiddenStates: generate.hiddenStates,
+    constraint: constraintOf(generate),
   };
+}
+
+function constraintOf({ constraint }: Generate): Constraint | undefined {
+  return constraint.case === undefined ? undefined : { kind: KINDS[constraint.case], text: constraint.value };
+}
+
+/** Little-endian float32, as every platform with WebGPU has it. */
+function floatsOf(bytes: Uint8Array): Float32Array {
+  // A view of the message's own bytes might not be aligned.
+  return new Float32Array(bytes.slice().buffer, 0, Math.floor(bytes.byteLength / 4));
 }
 
 const REASONS: Readonly<Record<FinishReason, Finished_Reason>> = {
@@ -64,10 +98,41 @@ export function admissionPolicy(policy: SchedulePolicy): AdmissionPolicy {
   return POLICIES[policy] ?? 'lpm';
 }
 
-/** The wire's form of an engine event. */
-export function nodeEvent(event: EngineEvent): NodeEventInit {
+/** The wire's form of an engine event: several where one report might not hold it. */
+export function nodeEvents(event: EngineEvent): NodeEventInit[] {
+  return splitEvent(event).map(nodeEvent);
+}
+
+/** Floats go as bytes already encoded: some events hold a whole vocabulary's. */
+function packed(values: Float32Array): Floats {
+  const floats = create(FloatsSchema);
+  packFloats(floats, 1, values);
+  return floats;
+}
+
+function packedTop({ ids, logprobs }: EngineTop): TopLogprobs {
+  const top = create(TopLogprobsSchema, { tokenIds: [...ids] });
+  packFloats(top, 2, logprobs);
+  return top;
+}
+
+function nodeEvent(event: EngineEvent): NodeEventInit {
   const { jobId, index } = event;
   switch (event.type) {
+    case 'input-logprobs':
+      return {
+        jobId,
+        index,
+        event: {
+          case: 'inputLogprobs',
+          value: {
+            position: event.position,
+            logprobs: event.logprobs.map((value) => (value === undefined ? {} : { value })),
+            topLogprobs: event.topLogprobs.map(packedTop),
+            idLogprobs: event.idLogprobs.map(packed),
+          },
+        },
+      };
     case 'tokens':
       return {
         jobId,
@@ -79,7 +144,9 @@ export function nodeEvent(event: EngineEvent): NodeEventInit {
             tokenIds: [...event.ids],
             cachedTokens: event.cachedTokens,
             logprobs: [...event.logprobs],
-            topLogprobs: event.topLogprobs.map((top) => ({ tokenIds: [...top.ids], logprobs: [...top.logprobs] })),
+            topLogprobs: event.topLogprobs.map(packedTop),
+            idLogprobs: event.idLogprobs.map(packed),
+            hiddenStates: event.hiddenStates.map(packed),
           },
         },
       };
@@ -93,6 +160,7 @@ export function nodeEvent(event: EngineEvent): NodeEventInit {
             reason: REASONS[event.reason],
             completionTokens: event.completionTokens,
             cachedTokens: event.cachedTokens,
+            ...(event.hiddenState ? { hiddenState: packed(event.hiddenState) } : {}),
             matched:
               typeof event.matched === 'number'
                 ? { case: 'matchedTokenId', value: event.matched }

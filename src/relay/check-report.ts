@@ -1,27 +1,21 @@
-import {
-  type Finished,
-  Finished_Reason,
-  type NodeLoad,
-  type Tokens,
-  type TopLogprobs,
-} from '../contract/gen/node_relay_pb.ts';
-import type { Finish, Job, NewToken, Sample, TopOfPosition } from './job.ts';
+import { type Finished, Finished_Reason, type InputLogprobs, type Tokens } from '../contract/gen/node_relay_pb.ts';
+import { checkHidden, checkLists, checkLogprob, type ToldLists } from './check-logprobs.ts';
+import type { Job } from './job.ts';
 import { Lie } from './lie.ts';
-import type { NodeFacts } from './node-facts.ts';
-
-/** The smallest float32: what a logprob of −∞ is told as. */
-const LOWEST = -3.4028234663852886e38;
+import type { PromptPosition } from './prompt-logprobs.ts';
+import type { Finish, NewToken, Sample, TokenDetails } from './sample.ts';
 
 /** What a node was asked for, as far as it bounds what it may answer. */
 export interface Bounds {
   readonly vocabSize: number;
+  readonly hiddenSize: number;
   /** The most output tokens the node was told to make, those before a failover included. */
   readonly maxNewTokens: number;
 }
 
 /** Checks tokens against what the node was asked and has told before. Throws Lie. */
 export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bounds): NewToken[] {
-  const { tokenIds, logprobs, topLogprobs } = tokens;
+  const { tokenIds, logprobs } = tokens;
   const count = tokenIds.length;
   if (sample.finish) throw new Lie('tokens after the end of a sample');
   if (count === 0) throw new Lie('tokens without a token');
@@ -36,26 +30,70 @@ export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bo
   if (last !== undefined && stopTokenIds.includes(last)) throw new Lie('tokens after a stop token');
   if (tokenIds.slice(0, -1).some((id) => stopTokenIds.includes(id))) throw new Lie('tokens after a stop token');
   if (tokenIds.some((id) => id >= bounds.vocabSize)) throw new Lie('a token outside the vocabulary');
-  const { outputLogprobs, topLogprobs: top } = job.request;
+  checkMinimum(job, sample, tokenIds);
+  if (inputDue(job, sample)) throw new Lie("tokens before the prompt's logprobs");
+  const { outputLogprobs, hiddenStates } = job.request;
   if (logprobs.length !== (outputLogprobs ? count : 0)) throw new Lie('another number of logprobs than tokens');
-  if (topLogprobs.length !== (top > 0 ? count : 0)) throw new Lie('another number of top logprobs than tokens');
-  return tokenIds.map((id, at) => ({
-    id,
+  if (tokens.hiddenStates.length !== (hiddenStates ? count : 0)) {
+    throw new Lie('another number of hidden states than tokens');
+  }
+  const lists = checkLists(job.request, tokens, count, bounds.vocabSize);
+  const told = (at: number): TokenDetails => ({
     logprob: outputLogprobs ? checkLogprob(logprobs[at] as number) : undefined,
-    top: top > 0 ? checkTop(topLogprobs[at] as TopLogprobs, top, bounds.vocabSize) : undefined,
-  }));
+    ...(lists[at] as ToldLists),
+    hidden: hiddenStates ? checkHidden(tokens.hiddenStates[at], bounds.hiddenSize) : undefined,
+  });
+  return tokenIds.map((id, at) => ({ id, details: outputLogprobs || hiddenStates ? told(at) : undefined }));
 }
 
-function checkTop(top: TopLogprobs, count: number, vocabSize: number): TopOfPosition {
-  if (top.tokenIds.length !== count || top.logprobs.length !== count) throw new Lie('another number of top logprobs');
-  if (top.tokenIds.some((id) => id >= vocabSize)) throw new Lie('a top token outside the vocabulary');
-  return { ids: top.tokenIds, logprobs: top.logprobs.map(checkLogprob) };
+/** A constraint that lets nothing else through comes before the minimum. */
+function checkMinimum({ request }: Job, sample: Sample, tokenIds: readonly number[]): void {
+  const { minNewTokens, maskedStopIds } = request.sampling;
+  const early = tokenIds.slice(0, Math.max(0, minNewTokens - sample.ids.length));
+  if (request.constraint === undefined && early.some((id) => maskedStopIds.includes(id))) {
+    throw new Lie('a stop token before the minimum');
+  }
 }
 
-function checkLogprob(value: number): number {
-  // A sum of float32 exponentials may come out a hair below the best term: a logprob may be a hair above 0.
-  if (Number.isNaN(value) || value > 1e-2) throw new Lie('a logprob that is none');
-  return Math.max(value, LOWEST);
+/** Whether a sample still has to tell the prompt's logprobs. */
+function inputDue(job: Job, sample: Sample): boolean {
+  return job.promptLogprobs?.whole === false && sample === job.unfinished[0];
+}
+
+/** Checks logprobs of the prompt: in order, once, before the first token, from the first sample. Throws Lie. */
+export function checkInputLogprobs(
+  job: Job,
+  sample: Sample,
+  told: InputLogprobs,
+  bounds: Bounds,
+): readonly PromptPosition[] {
+  const { promptLogprobs } = job;
+  if (!promptLogprobs) throw new Lie("the prompt's logprobs, which nobody asked for");
+  if (!inputDue(job, sample)) throw new Lie("the prompt's logprobs again, or of another sample than the first");
+  const { position, logprobs } = told;
+  const count = logprobs.length;
+  if (count === 0) throw new Lie('logprobs of no position');
+  if (position !== promptLogprobs.next) {
+    throw new Lie(`logprobs of position ${position}, where ${promptLogprobs.next} is next`);
+  }
+  if (position + count > promptLogprobs.end) throw new Lie('logprobs past the end of the prompt');
+  const lists = checkLists(job.request, told, count, bounds.vocabSize, position);
+  return logprobs.map(({ value }, at) => {
+    if ((value === undefined) !== (position + at === 0)) throw new Lie('no logprob, or one that nothing comes before');
+    return { logprob: value === undefined ? undefined : checkLogprob(value), ...(lists[at] as ToldLists) };
+  });
+}
+
+/** The last prompt position's hidden state, told where no token was made. Throws Lie. */
+export function checkPromptState(
+  job: Job,
+  sample: Sample,
+  { hiddenState }: Finished,
+  bounds: Bounds,
+): Float32Array | undefined {
+  const wanted = job.request.hiddenStates && sample.ids.length === 0;
+  if (!wanted && hiddenState) throw new Lie('a hidden state that nobody asked for');
+  return wanted ? checkHidden(hiddenState, bounds.hiddenSize) : undefined;
 }
 
 /** Checks how a node says a sample ended. Throws Lie. */
@@ -65,6 +103,7 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
   if (finished.completionTokens !== made) {
     throw new Lie(`an end after ${finished.completionTokens} tokens, where ${made} had come`);
   }
+  if (inputDue(job, sample)) throw new Lie("an end before the prompt's logprobs");
   const { matched } = finished;
   const { stopTokenIds, stopStrings } = job.request.sampling;
   switch (finished.reason) {
@@ -73,9 +112,9 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
       return { reason: 'length' };
     case Finished_Reason.STOP:
       if (matched.case === 'matchedTokenId') {
-        if (sample.ids.at(-1) !== matched.value || !stopTokenIds.includes(matched.value)) {
-          throw new Lie('a stop at a token that is no stop token');
-        }
+        // A constraint ends where nothing may follow, whatever its last token is.
+        const stops = stopTokenIds.includes(matched.value) || job.request.constraint !== undefined;
+        if (sample.ids.at(-1) !== matched.value || !stops) throw new Lie('a stop at a token that is no stop token');
         return { reason: 'stop', matchedTokenId: matched.value };
       }
       if (matched.case === 'matchedStopString') {
@@ -87,23 +126,4 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
     default:
       throw new Lie('an end that nobody asked for');
   }
-}
-
-/**
- * Throws Lie for values that are no counts, and for counts that can't be. `givenSamples` is how many the node was ever
- * given: of those that the relay has ended since, it may not know yet.
- */
-export function checkLoad(load: NodeLoad, facts: NodeFacts, givenSamples: number): NodeLoad {
-  const { retracted = 0, waiting } = load;
-  if ((load.usedTokens ?? 0) > facts.poolTokens) throw new Lie('more used tokens than its pool has');
-  if ((load.cachedTokens ?? 0) > facts.poolTokens) throw new Lie('more cached tokens than its pool has');
-  if (retracted > givenSamples) throw new Lie('more retracted sequences than it was given');
-  if (retracted > (waiting ?? retracted)) throw new Lie('more retracted sequences than wait');
-  if (waiting === 0 && (load.waitingUncachedTokens ?? 0) > 0)
-    throw new Lie('tokens of waiting sequences, and none waits');
-  for (const value of [load.genThroughput ?? 0, load.cacheHitRate ?? 0]) {
-    if (!Number.isFinite(value) || value < 0) throw new Lie('a load that is no number');
-  }
-  if ((load.cacheHitRate ?? 0) > 1) throw new Lie('a hit rate over 1');
-  return load;
 }

@@ -20,10 +20,19 @@ export function fitsAt(job: Job, facts: NodeFacts): boolean {
   return longest === 0 ? room >= 0 : room > longest;
 }
 
+const CASES = {
+  json_schema: 'jsonSchema',
+  regex: 'regex',
+  ebnf_grammar: 'ebnfGrammar',
+  structural_tag: 'structuralTag',
+} as const;
+
 /** What a node is told of a job: its unfinished samples, going on after what other nodes made of them. */
 export function generateCommand(job: Job, maxNewTokens: number): Generate {
   const { request } = job;
-  const { sampling } = request;
+  const { sampling, constraint, inputEmbeds } = request;
+  // Those that have come don't come again.
+  const logprobStart = job.promptLogprobs?.whole === false ? request.logprobStart : undefined;
   return create(GenerateSchema, {
     jobId: job.id,
     inputIds: [...request.inputIds],
@@ -37,10 +46,25 @@ export function generateCommand(job: Job, maxNewTokens: number): Generate {
       stopTokenIds: [...sampling.stopTokenIds],
       stopStrings: [...sampling.stopStrings],
       skipSpecialTokens: sampling.skipSpecialTokens,
+      frequencyPenalty: sampling.frequencyPenalty,
+      presencePenalty: sampling.presencePenalty,
+      repetitionPenalty: sampling.repetitionPenalty,
+      minNewTokens: Math.min(sampling.minNewTokens, maxNewTokens),
+      maskedStopIds: [...sampling.maskedStopIds],
+      logitBiases: sampling.biases.map(({ id, bias }) => ({ tokenId: id, bias })),
     },
     samples: job.unfinished.map(({ index, credit, ids }) => ({ index, credit, emittedIds: [...ids] })),
     outputLogprobs: request.outputLogprobs,
     topLogprobs: request.topLogprobs,
     priority: request.priority,
+    logprobIds: [...request.logprobIds],
+    ...(logprobStart === undefined ? {} : { logprobStart }),
+    hiddenStates: request.hiddenStates,
+    inputEmbeds: inputEmbeds ? bytesOf(inputEmbeds) : new Uint8Array(),
+    ...(constraint ? { constraint: { case: CASES[constraint.kind], value: constraint.text } } : {}),
   });
+}
+
+function bytesOf({ buffer, byteOffset, byteLength }: Float32Array): Uint8Array {
+  return new Uint8Array(buffer, byteOffset, byteLength);
 }

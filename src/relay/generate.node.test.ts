@@ -110,9 +110,9 @@ test('refusals come before any message, with their status and field', async () =
     status.INVALID_ARGUMENT,
     'top_p must be in (0, 1], got 1.5.',
   ]);
-  expect(await refuse(requestOf(PROMPT, { frequencyPenalty: 1 }))).toEqual([
+  expect(await refuse(requestOf(PROMPT, {}, { loraId: 'x' }))).toEqual([
     status.UNIMPLEMENTED,
-    'frequency_penalty is not served.',
+    'lora_id is not served.',
   ]);
 });
 

@@ -1,5 +1,5 @@
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, type IncomingHttpHeaders } from 'node:http2';
-import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { status } from '@grpc/grpc-js';
 import { afterEach, expect, test, vi } from 'vitest';
 import {
@@ -7,6 +7,7 @@ import {
   GenerateRequestSchema,
   type GenerateResponse,
   GenerateResponseSchema,
+  TokenizedInputSchema,
 } from '../contract/gen/sglang_scheduler_pb.ts';
 import type { RelayOptions } from './options.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
@@ -122,10 +123,11 @@ test('bytes being received are bounded over all streams, and free again once the
   const refused = await Promise.race([headersOf(first), headersOf(second)]);
   expect(refused.headers['grpc-status']).toBe(String(status.RESOURCE_EXHAUSTED));
   for (const stream of [first, second]) stream.close();
+  const padded = create(TokenizedInputSchema, { inputIds: [5], originalText: 'x'.repeat(700_000) });
   await expect
     .poll(async () => {
       const again = call(h2);
-      again.end(enveloped(requestOf([5], { maxNewTokens: 1 }, { requestId: 'x'.repeat(700_000), stream: false })));
+      again.end(enveloped(requestOf([5], { maxNewTokens: 1 }, { tokenized: padded, stream: false })));
       return (await headersOf(again)).headers['grpc-status'] ?? 'taken';
     })
     .toBe('taken');

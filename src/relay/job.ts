@@ -1,47 +1,15 @@
 import { randomBytes } from 'node:crypto';
 import type { ContractError } from '../contract/contract-error.ts';
 import type { NormalisedRequest } from '../contract/normalised-request.ts';
+import { type CreditWindow, creditWindow } from './credit.ts';
+import { PromptLogprobs, type PromptPosition } from './prompt-logprobs.ts';
+import type { Finish, NewToken, Sample } from './sample.ts';
 import { Signal } from './signal.ts';
 
-/** Output tokens of a sample that may be on their way to the client, unread. */
-export const CREDIT_TOKENS = 64;
-
-/** Credits go out in portions of at least this many tokens. */
-const GRANT_TOKENS = 32;
-
-export interface Finish {
-  readonly reason: 'stop' | 'length' | 'abort';
-  readonly matchedTokenId?: number;
-  readonly matchedStopString?: string;
-}
-
-/** Best logprobs of one position, best first. */
-export interface TopOfPosition {
-  readonly ids: readonly number[];
-  readonly logprobs: readonly number[];
-}
-
-/** One token as a node told it. */
-export interface NewToken {
-  readonly id: number;
-  /** Set where asked for. */
-  readonly logprob: number | undefined;
-  readonly top: TopOfPosition | undefined;
-}
-
-/** One of a job's choices. */
-export interface Sample {
-  readonly index: number;
-  readonly ids: number[];
-  /** One per id where asked for; emptied behind `sent` where complete leaves them out. */
-  readonly logprobs: (number | undefined)[];
-  readonly tops: (TopOfPosition | undefined)[];
-  /** Ids written to the client's stream. */
-  sent: number;
-  /** Ids, in all, that a node may have made. */
-  credit: number;
-  cachedTokens: number | undefined;
-  finish: Finish | undefined;
+/** The next chunk of a stream: a sample's ids from `sample.sent` to `to`. */
+export interface ReadyChunk {
+  readonly sample: Sample;
+  readonly to: number;
 }
 
 /** Where a job runs. */
@@ -59,6 +27,8 @@ export class Job {
   /** Key of all its draws. */
   readonly seed: bigint;
   readonly samples: readonly Sample[];
+  /** Undefined where none are asked for. */
+  readonly promptLogprobs: PromptLogprobs | undefined;
   /** `performance.now()` at arrival. */
   readonly arrivedAt = performance.now();
   firstTokenAt: number | undefined;
@@ -84,22 +54,27 @@ export class Job {
   onEnd: ((job: Job) => void) | undefined;
   /** Called at the first token. */
   onFirstToken: ((job: Job) => void) | undefined;
-  /** Sample indices in the order their unwritten tokens came. */
-  private arrivals: number[] = [];
+  /** In the order they became ready. */
+  private ready: ReadyChunk[] = [];
   private taken = 0;
+  private readonly window: CreditWindow;
 
   constructor(id: bigint, request: NormalisedRequest) {
     this.id = id;
     this.request = request;
     this.seed = request.sampling.seed ?? randomBytes(8).readBigUInt64LE();
+    this.window = creditWindow(request);
+    const { logprobStart, inputIds } = request;
+    this.promptLogprobs = logprobStart === undefined ? undefined : new PromptLogprobs(logprobStart, inputIds.length);
     this.samples = Array.from({ length: request.n }, (_, index) => ({
       index,
       ids: [],
-      logprobs: [],
-      tops: [],
+      details: [],
+      chunked: 0,
       sent: 0,
-      credit: CREDIT_TOKENS,
+      credit: this.window.tokens,
       cachedTokens: undefined,
+      promptState: undefined,
       finish: undefined,
     }));
   }
@@ -116,22 +91,29 @@ export class Job {
       this.firstTokenAt = performance.now();
       this.onFirstToken?.(this);
     }
-    for (const token of tokens) {
-      sample.ids.push(token.id);
-      if (this.request.outputLogprobs) {
-        sample.logprobs.push(token.logprob);
-        sample.tops.push(token.top);
-      }
-      if (this.request.stream) this.arrivals.push(sample.index);
-      else sample.sent++;
+    const { stream, streamInterval } = this.request;
+    for (const { id, details } of tokens) {
+      sample.ids.push(id);
+      sample.details.push(details);
+      if (stream && sample.ids.length % streamInterval === 0) this.makeChunk(sample);
     }
-    if (!this.request.stream) this.extendCredit(sample);
+    if (!stream) {
+      sample.sent = sample.ids.length;
+      this.extendCredit(sample);
+    }
+    this.changed.notify();
+  }
+
+  /** Takes in logprobs of the prompt that were checked before. */
+  appendPrompt(positions: readonly PromptPosition[]): void {
+    if (this.outcome !== undefined) return;
+    this.promptLogprobs?.add(positions);
     this.changed.notify();
   }
 
   finishSample(sample: Sample, finish: Finish): void {
     if (this.outcome !== undefined || sample.finish !== undefined) return;
-    sample.finish = finish;
+    this.settle(sample, finish);
     if (this.samples.every((one) => one.finish !== undefined)) this.end('complete');
     else this.changed.notify();
   }
@@ -157,6 +139,7 @@ export class Job {
   /** Its node is no longer its host. `begun`: the node had taken it on, so that this interrupts it. */
   leaveHost(begun: boolean): void {
     this.host = undefined;
+    this.promptLogprobs?.restart();
     if (!begun) return;
     this.interrupted = true;
     this.nodelessMs = 0;
@@ -165,7 +148,7 @@ export class Job {
   /** Ends what still runs with "abort" and the tokens so far. */
   abort(): void {
     if (this.outcome !== undefined) return;
-    for (const sample of this.unfinished) sample.finish = { reason: 'abort' };
+    for (const sample of this.unfinished) this.settle(sample, { reason: 'abort' });
     this.end('complete');
   }
 
@@ -181,30 +164,40 @@ export class Job {
     this.changed.notify();
   }
 
-  /** The sample whose token is next to be written; undefined where none waits. */
-  nextArrival(): Sample | undefined {
-    if (this.taken === this.arrivals.length) return undefined;
-    const index = this.arrivals[this.taken++] as number;
-    if (this.taken === this.arrivals.length || this.taken > 1024) {
-      this.arrivals = this.arrivals.slice(this.taken);
+  /** What is next to be written; undefined where nothing waits, or waits for the prompt's logprobs to go with it. */
+  nextChunk(): ReadyChunk | undefined {
+    if (this.taken === this.ready.length) return undefined;
+    // Those of an aborted job never come.
+    if (this.promptLogprobs?.whole === false && this.outcome !== 'complete') return undefined;
+    const chunk = this.ready[this.taken++];
+    if (this.taken === this.ready.length || this.taken > 1024) {
+      this.ready = this.ready.slice(this.taken);
       this.taken = 0;
     }
-    return this.samples[index];
+    return chunk;
   }
 
-  /** A token of the sample was written: its node may make another. */
-  wrote(sample: Sample): void {
-    sample.sent++;
-    if (!this.request.logprobsInComplete) {
-      sample.logprobs[sample.sent - 1] = undefined;
-      sample.tops[sample.sent - 1] = undefined;
-    }
+  /** A chunk was written: its node may make more tokens. */
+  wrote({ sample, to }: ReadyChunk): void {
+    if (!this.request.detailsInComplete) sample.details.fill(undefined, sample.sent, to);
+    sample.sent = to;
     this.extendCredit(sample);
   }
 
+  private makeChunk(sample: Sample): void {
+    sample.chunked = sample.ids.length;
+    this.ready.push({ sample, to: sample.chunked });
+  }
+
+  /** What is left over makes the last chunk. */
+  private settle(sample: Sample, finish: Finish): void {
+    sample.finish = finish;
+    if (this.request.stream && sample.chunked < sample.ids.length) this.makeChunk(sample);
+  }
+
   private extendCredit(sample: Sample): void {
-    const credit = sample.sent + CREDIT_TOKENS;
-    if (credit - sample.credit < GRANT_TOKENS) return;
+    const credit = sample.sent + this.window.tokens;
+    if (credit - sample.credit < this.window.portion) return;
     sample.credit = credit;
     if (sample.finish === undefined) this.host?.grant(this, sample);
   }

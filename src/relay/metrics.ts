@@ -11,6 +11,9 @@ export interface MetricsSource {
 
 const LATENCIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120];
 
+/** A clock that says more is not the relay's. */
+const MAX_TRANSIT_SECONDS = 3600;
+
 /**
  * Counted values, under SGLang's names where SGLang has them. A node that told no load has no sample of it: unknown is
  * absent, not zero. Nothing here comes from a prompt.
@@ -26,6 +29,7 @@ export class Metrics {
   private readonly failovers: Counter;
   private readonly firstTokenSeconds: Histogram;
   private readonly requestSeconds: Histogram;
+  private readonly transitSeconds: Histogram;
 
   constructor(source: MetricsSource) {
     const registers = [this.registry];
@@ -39,6 +43,10 @@ export class Metrics {
     this.failovers = counter('shoal:failovers_total', 'Requests whose node was lost while they ran.');
     this.firstTokenSeconds = histogram('sglang:time_to_first_token_seconds', 'From arrival to the first token.');
     this.requestSeconds = histogram('sglang:e2e_request_latency_seconds', 'From arrival to the end.');
+    this.transitSeconds = histogram(
+      'shoal:request_transit_seconds',
+      "From a request's timestamp, by its client's clock, to its arrival; those over an hour or in the future are not counted.",
+    );
     this.refusals = new Counter({
       name: 'shoal:refused_requests_total',
       help: 'Requests refused before they were taken.',
@@ -50,6 +58,11 @@ export class Metrics {
 
   refused(code: Code): void {
     this.refusals.inc({ code: Code[code] });
+  }
+
+  /** `seconds` may be anything: two clocks took it. */
+  transit(seconds: number): void {
+    if (seconds >= 0 && seconds <= MAX_TRANSIT_SECONDS) this.transitSeconds.observe(seconds);
   }
 
   tokens(count: number): void {

@@ -13,17 +13,19 @@ import {
   SchedulePolicy,
 } from '../contract/gen/node_relay_pb.ts';
 import { isStatusCode } from '../contract/status-table.ts';
-import { checkFinished, checkLoad, checkTokens } from './check-report.ts';
+import { checkLoad } from './check-load.ts';
+import { checkFinished, checkInputLogprobs, checkPromptState, checkTokens } from './check-report.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
-import type { Job, JobHost, Sample } from './job.ts';
+import type { Job, JobHost } from './job.ts';
 import { Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { SchedulePolicyName } from './options.ts';
 import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
+import type { Sample } from './sample.ts';
 import { Signal } from './signal.ts';
 
 /** Commands that wait for a node's acknowledgement; a node that lets more pile up is put out. */
@@ -36,6 +38,7 @@ export interface LinkSettings {
   /** How long a sample that began may make no token, while it has credit, before its job is given to another node. */
   readonly tokenStallMs: number;
   readonly vocabSize: number;
+  readonly hiddenSize: number;
   readonly build: Build;
   readonly schedulePolicy: SchedulePolicyName;
 }
@@ -258,10 +261,15 @@ export class NodeLink implements JobHost, StreamSource {
       throw new Lie('an event of a job that it never had');
     }
     const { job, maxNewTokens } = running;
-    const bounds = { vocabSize: this.settings.vocabSize, maxNewTokens };
+    const { vocabSize, hiddenSize } = this.settings;
+    const bounds = { vocabSize, hiddenSize, maxNewTokens };
     const sample = job.samples[event.index];
     if (!sample) throw new Lie('an event of a sample that nobody asked for');
     switch (event.event.case) {
+      case 'inputLogprobs':
+        job.appendPrompt(checkInputLogprobs(job, sample, event.event.value, bounds));
+        running.told = true;
+        return;
       case 'tokens': {
         const { value } = event.event;
         const tokens = checkTokens(job, sample, value, bounds);
@@ -274,6 +282,7 @@ export class NodeLink implements JobHost, StreamSource {
       case 'finished': {
         const { value } = event.event;
         const finish = checkFinished(job, sample, value, bounds);
+        sample.promptState = checkPromptState(job, sample, value, bounds);
         sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
         job.finishSample(sample, finish);
         this.owner.onLinkChange(this);

@@ -54,6 +54,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
       digest: model.digest,
       layers: model.layers,
       vocabSize: model.vocabSize,
+      hiddenSize: model.hiddenSize,
       build: create(BuildSchema, options.build),
       leaseMs: settings.leaseMs,
       heartbeatMs: settings.heartbeatMs,

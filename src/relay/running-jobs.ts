@@ -1,4 +1,5 @@
-import type { Job, Sample } from './job.ts';
+import type { Job } from './job.ts';
+import type { Sample } from './sample.ts';
 
 /** Jobs that ended at a node, whose late events it may still tell. */
 const REMEMBERED_JOBS = 10_000;
@@ -10,6 +11,8 @@ export class RunningJob {
   readonly maxNewTokens: number;
   /** Number of the command that gave it to the node. */
   readonly commandSeq: bigint;
+  /** A token of the job, or a logprob of its prompt, came from here. */
+  told = false;
   /**
    * `performance.now()` of each sample's last token or credit. A sample that has made no token here isn't in it: it may
    * wait its turn inside the node.
@@ -22,12 +25,8 @@ export class RunningJob {
     this.commandSeq = commandSeq;
   }
 
-  /** A token of the job came from here. */
-  get told(): boolean {
-    return this.progress.size > 0;
-  }
-
   madeToken(sample: Sample): void {
+    this.told = true;
     this.progress.set(sample, performance.now());
   }
 

@@ -48,6 +48,8 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   /** Checks a request and gives it to the router. Throws ContractError. */
   function admit(request: GenerateRequest): Job {
     const job = table.add(normaliseRequest(request, limitsOf(parts)));
+    const { timestamp } = request;
+    if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
     job.onEnd = () => {
       metrics.jobEnded(job);
       table.ended.notify();
@@ -82,7 +84,8 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     if (context.signal.aborted) leave();
     context.signal.addEventListener('abort', leave, { once: true });
     try {
-      yield* streamJob(job);
+      const packed = !/json/i.test(context.requestHeader.get('content-type') ?? '');
+      yield* streamJob(job, { packed, lastLayer: (model.layers ?? 0) - 1 });
       // A deadline of the client's own, or the relay's end: an OK without a complete would be a silent loss.
       if (job.outcome === 'left' && context.signal.aborted) {
         const why = toConnectError(context.signal.reason);

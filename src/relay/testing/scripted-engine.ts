@@ -32,6 +32,9 @@ interface Sequence {
   readonly job: Generate;
   readonly index: number;
   readonly output: number[];
+  /** Of the job's samples here. */
+  readonly first: boolean;
+  toldPrompt: boolean;
   credit: number;
 }
 
@@ -47,8 +50,8 @@ export class ScriptedEngine {
   }
 
   submit(job: Generate): void {
-    for (const { index, credit, emittedIds } of job.samples) {
-      const sequence = { job, index, output: [...emittedIds], credit };
+    for (const [at, { index, credit, emittedIds }] of job.samples.entries()) {
+      const sequence = { job, index, output: [...emittedIds], credit, first: at === 0, toldPrompt: false };
       this.sequences.set(`${job.jobId}/${index}`, sequence);
       this.active.add(sequence);
     }
@@ -72,6 +75,30 @@ export class ScriptedEngine {
     return [...this.active].flatMap((one) => this.stepOne(one));
   }
 
+  /** In two events, as a prompt of two chunks has it. */
+  private tellPrompt(events: NodeEvent[], job: Generate, index: number, start: number): void {
+    const ids = job.inputIds.slice(start);
+    const half = Math.ceil(ids.length / 2);
+    for (const [from, to] of [
+      [0, half],
+      [half, ids.length],
+    ] as const) {
+      const part = ids.slice(from, to);
+      if (part.length === 0) continue;
+      const known = (at: number) => start + from + at > 0;
+      tell(events, job, index, {
+        case: 'inputLogprobs',
+        value: {
+          position: start + from,
+          logprobs: part.map((id, at) => (known(at) ? { value: -id / 512 } : {})),
+          topLogprobs: job.topLogprobs > 0 ? part.map((id, at) => topAfter(id, known(at) ? job.topLogprobs : 0)) : [],
+          idLogprobs:
+            job.logprobIds.length > 0 ? part.map((id, at) => ({ values: known(at) ? byIdAt(id, job) : [] })) : [],
+        },
+      });
+    }
+  }
+
   private stepOne(sequence: Sequence): NodeEvent[] {
     const events: NodeEvent[] = [];
     const { job, index, output } = sequence;
@@ -87,21 +114,21 @@ export class ScriptedEngine {
       if (sampling.stopTokenIds.includes(id)) stop = id;
     }
     const tokenIds = output.slice(offset);
+    if (job.logprobStart !== undefined && sequence.first && !sequence.toldPrompt) {
+      sequence.toldPrompt = true;
+      this.tellPrompt(events, job, index, job.logprobStart);
+    }
     if (tokenIds.length > 0) {
-      const top = job.topLogprobs;
+      const before = [...job.inputIds, ...output.slice(0, offset)];
       tell(events, job, index, {
         case: 'tokens',
         value: {
           offset,
           tokenIds,
           logprobs: job.outputLogprobs ? tokenIds.map((id) => -id / 512) : [],
-          topLogprobs:
-            top > 0
-              ? tokenIds.map((id) => ({
-                  tokenIds: Array.from({ length: top }, (_, k) => (id + k) % 512),
-                  logprobs: Array.from({ length: top }, (_, k) => -id / 512 - k),
-                }))
-              : [],
+          topLogprobs: job.topLogprobs > 0 ? tokenIds.map((id) => topAfter(id, job.topLogprobs)) : [],
+          idLogprobs: job.logprobIds.length > 0 ? tokenIds.map((id) => ({ values: byIdAt(id, job) })) : [],
+          hiddenStates: job.hiddenStates ? tokenIds.map((_, at) => ({ values: hiddenAt(before.length + at - 1) })) : [],
         },
       });
     }
@@ -113,12 +140,32 @@ export class ScriptedEngine {
         value: {
           reason: atLength ? Finished_Reason.LENGTH : Finished_Reason.STOP,
           completionTokens: output.length,
+          ...(job.hiddenStates && output.length === 0
+            ? { hiddenState: { values: hiddenAt(job.inputIds.length - 1) } }
+            : {}),
           ...(atLength || stop === undefined ? {} : { matched: { case: 'matchedTokenId', value: stop } }),
         },
       });
     }
     return events;
   }
+}
+
+/** What a scripted node tells of the position at which `id` was drawn. */
+export function topAfter(id: number, top: number) {
+  return {
+    tokenIds: Array.from({ length: top }, (_, k) => (id + k) % 512),
+    logprobs: Array.from({ length: top }, (_, k) => -id / 512 - k),
+  };
+}
+
+export function byIdAt(id: number, { logprobIds }: Pick<Generate, 'logprobIds'>): number[] {
+  return logprobIds.map((asked) => -(id + asked) / 1024);
+}
+
+/** The hidden state of a position, [64]. */
+export function hiddenAt(position: number): number[] {
+  return Array.from({ length: 64 }, (_, at) => position + at / 64);
 }
 
 function tell(

@@ -1,0 +1,46 @@
+export interface Finish {
+  readonly reason: 'stop' | 'length' | 'abort';
+  readonly matchedTokenId?: number;
+  readonly matchedStopString?: string;
+}
+
+/** Best logprobs of one position, best first. */
+export interface TopOfPosition {
+  readonly ids: readonly number[];
+  readonly logprobs: Float32Array;
+}
+
+/** What is told of one output token; each is set where asked for. */
+export interface TokenDetails {
+  readonly logprob: number | undefined;
+  readonly top: TopOfPosition | undefined;
+  /** In the order of the request's `logprobIds`. */
+  readonly byId: Float32Array | undefined;
+  /** The hidden state that it was drawn from, [hiddenSize]. */
+  readonly hidden: Float32Array | undefined;
+}
+
+/** One token as a node told it. */
+export interface NewToken {
+  readonly id: number;
+  /** Undefined where nothing is asked for. */
+  readonly details: TokenDetails | undefined;
+}
+
+/** One of a job's choices. */
+export interface Sample {
+  readonly index: number;
+  readonly ids: number[];
+  /** One per id; undefined behind `sent` where complete leaves them out, and where nothing is asked for. */
+  readonly details: (TokenDetails | undefined)[];
+  /** Ids that belong to chunks which are ready, written or not. */
+  chunked: number;
+  /** Ids written to the client's stream. */
+  sent: number;
+  /** Ids, in all, that a node may have made. */
+  credit: number;
+  cachedTokens: number | undefined;
+  /** Of the last prompt position, where it was asked for and no token was made. */
+  promptState: Float32Array | undefined;
+  finish: Finish | undefined;
+}
