@@ -8,6 +8,7 @@ import {
   type GenerateComplete,
   type GenerateRequest,
   GenerateRequestSchema,
+  type GenerateResponse,
   type GenerateStreamChunk,
   type SamplingParams,
   SamplingParamsSchema,
@@ -72,6 +73,13 @@ export async function collect(
     }
   }
   return result;
+}
+
+/** One stream's messages as they came; rejects as `collect` does. */
+export async function messagesOf(client: SchedulerClient, request: GenerateRequest): Promise<GenerateResponse[]> {
+  const messages: GenerateResponse[] = [];
+  for await (const message of client.generate(request)) messages.push(message);
+  return messages;
 }
 
 /** The ids that a sample's chunks carried. */

@@ -1,0 +1,55 @@
+// Two pages, each a data-parallel rank, and an operator who fixed their number.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
+import { collect, failureOf, greedyRequest, idsOf } from './harness/scheduler.ts';
+import { openServing, type Serving } from './harness/serving.ts';
+import { until } from './harness/wait.ts';
+
+let serving: Serving;
+
+beforeAll(async () => {
+  serving = await openServing(['--ranks', '2', '--start-wait', '500ms']);
+});
+
+afterAll(async () => {
+  await serving?.close();
+});
+
+const pinned = (dataParallelRank: number, sampling: Parameters<typeof greedyRequest>[1]) =>
+  greedyRequest(PROMPT_IDS, sampling, { dataParallelRank });
+
+test('an empty rank waits and fails as no node does, and one beyond them is a mistake', async () => {
+  expect((await serving.client.getServerInfo({})).serverArgs).toMatchObject({ dp_size: 2 });
+  const beyond = await failureOf(collect(serving.client, pinned(2, { maxNewTokens: 2 })));
+  expect(beyond).toMatchObject({ code: 'InvalidArgument', message: expect.stringContaining('data_parallel_rank') });
+  const begun = performance.now();
+  const { code, at } = await failureOf(collect(serving.client, pinned(1, { maxNewTokens: 2 })));
+  expect(code).toBe('Unavailable');
+  expect(at - begun).toBeGreaterThan(400);
+  const zero = await collect(serving.client, pinned(0, { maxNewTokens: 4 }));
+  expect(idsOf(zero)).toEqual(OUTPUT_IDS.slice(0, 4));
+});
+
+test('the pinned page serves, and a seed makes the same of a prompt on either', async () => {
+  const second = await serving.browser.serve(serving.relay.webUrl);
+  const all: number[][] = [];
+  for (const rank of [0, 1]) {
+    let asked: Promise<number[]> | undefined;
+    const sampling = { maxNewTokens: 150, ignoreEos: true, temperature: 1, customParams: { seed: 1 } };
+    const generated = await collect(serving.client, pinned(rank, sampling), {
+      onChunk: () => {
+        asked ??= serving.client.getLoads({}).then(({ loads }) => loads.map(({ numRunningReqs }) => numRunningReqs));
+      },
+    });
+    expect(await asked).toEqual(rank === 0 ? [1, 0] : [0, 1]);
+    all.push(idsOf(generated));
+  }
+  expect(all[0]).toHaveLength(150);
+  expect(all[1]).toEqual(all[0]);
+  await second.close({ runBeforeUnload: true });
+  await until('the page has gone', 5_000, async () => (await serving.client.getLoads({})).loads.length === 1);
+});
+
+test('the pages have written no error to their consoles', () => {
+  expect(serving.browser.errors).toEqual([]);
+});
