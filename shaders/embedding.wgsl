@@ -6,7 +6,7 @@
 //   output   [maxRows, words] vec4
 //
 // A thread copies one word. A matrix cut into parts has one dispatch a part: each writes the ids it holds, and no
-// other. Prepend step.wgsl and a weight-*.wgsl.
+// other. A row whose embedding is given finds it in the output already. Prepend step.wgsl and a weight-*.wgsl.
 struct Params {
   firstId: u32,
   ids: u32,
@@ -33,8 +33,11 @@ fn main(
     return;
   }
   let at = step[STEP_ROWS_AT] + row * 4u;
+  if (step[at + 3u] == TOKEN_EMBEDDED) {
+    return;
+  }
   var id = step[at + 2u];
-  if (step[at + 3u] == 1u) {
+  if (step[at + 3u] == TOKEN_OF_SLOT) {
     id = lastIds[step[stepSequenceAt(row)]];
   }
   if (id < params.firstId || id - params.firstId >= params.ids) {

@@ -17,12 +17,23 @@ export interface EmbeddingBuffers {
 
 /** Rows of the embedding matrix by the step's tokens; see shaders/embedding.wgsl. */
 export class Embedding {
+  readonly #columns: number;
   readonly #words: number;
   readonly #parts: readonly { kernel: Kernel; group: GPUBindGroup }[];
+  readonly #output: GPUBuffer;
+  readonly #queue: GPUQueue;
 
-  private constructor(words: number, parts: readonly { kernel: Kernel; group: GPUBindGroup }[]) {
-    this.#words = words;
+  private constructor(
+    gpu: Gpu,
+    columns: number,
+    parts: readonly { kernel: Kernel; group: GPUBindGroup }[],
+    output: GPUBuffer,
+  ) {
+    this.#queue = gpu.device.queue;
+    this.#columns = columns;
+    this.#words = rowWords(columns);
     this.#parts = parts;
+    this.#output = output;
   }
 
   static async create(gpu: Gpu, matrix: WeightMatrix, buffers: EmbeddingBuffers): Promise<Embedding> {
@@ -43,7 +54,20 @@ export class Embedding {
         return { kernel, group };
       }),
     );
-    return new Embedding(words, parts);
+    return new Embedding(gpu, matrix.columns, parts, buffers.output);
+  }
+
+  /**
+   * Writes rows of the output, [rows, columns] from `row` on, which a step with TOKEN_EMBEDDED rows submitted next finds
+   * there.
+   */
+  give(row: number, embeddings: Float32Array): void {
+    const stride = this.#words * 4;
+    const padded = new Float32Array((embeddings.length / this.#columns) * stride);
+    for (let i = 0; i * this.#columns < embeddings.length; i++) {
+      padded.set(embeddings.subarray(i * this.#columns, (i + 1) * this.#columns), i * stride);
+    }
+    this.#queue.writeBuffer(this.#output, row * stride * 4, padded);
   }
 
   encode(pass: GPUComputePassEncoder, rows: number): void {

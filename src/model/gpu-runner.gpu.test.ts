@@ -23,6 +23,10 @@ const randomTokens = (seed: number, count: number) => {
   return Array.from({ length: count }, () => random.integer(3, 511));
 };
 
+/** Rows of a sequence whose tokens are ids. */
+const rowCount = ({ tokens }: Pick<StepSequence, 'tokens'>) =>
+  tokens === 'slot' ? 1 : (tokens as ArrayLike<number>).length;
+
 describe('the same bits', () => {
   const length = 150;
   const tokens = randomTokens(1, length);
@@ -34,7 +38,7 @@ describe('the same bits', () => {
 
   /** Logits of all rows of one sequence, alone or before `others`; at most 64 rows have logits at a time. */
   async function logitsOf(sequence: StepSequence, others: readonly StepSequence[] = [], from = 0) {
-    const count = sequence.tokens === 'slot' ? 1 : sequence.tokens.length;
+    const count = rowCount(sequence);
     const all: Float32Array<ArrayBuffer>[] = [];
     for (let first = 0; first < count; first += 64) {
       const rows = Array.from({ length: Math.min(64, count - first) }, (_, i) =>
@@ -120,7 +124,7 @@ test('concurrent sequences give what each gives alone', async () => {
         : { slot, tokens: 'slot', startPosition: prompt.length + i - 1, blockTable };
     });
     const logits = sequences.map(({ tokens, slot }) => {
-      row += tokens === 'slot' ? 1 : tokens.length;
+      row += rowCount({ tokens });
       return logitsRow(row, slot, { ...more, outputPosition: i });
     });
     const sampled = await runner.step({ sequences, logits });

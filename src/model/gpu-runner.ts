@@ -1,11 +1,16 @@
 import type { Gpu } from '../gpu/gpu.ts';
-import { RESULT_WORDS, type Sampler } from '../gpu/sampler.ts';
+import { RESULT_WORDS } from '../gpu/sampler.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
-import type { ForwardModel } from './forward-model.ts';
+import { STEP_HEADER, STEP_LOGITS_WORDS } from '../gpu/step-layout.ts';
+import { checkMasks } from './masks.ts';
+import { maxStagingWords, readStep, stagingLayout } from './read-step.ts';
 import { ReadbackRing } from './readback-ring.ts';
 import type { Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
+import type { SlotBuffers } from './slot-buffers.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
-import { type EncodedStep, encodeStep, MAX_REPEAT } from './step-metadata.ts';
+import { type DrawParts, StepDraws } from './step-draws.ts';
+import { StepError } from './step-error.ts';
+import { type EncodedStep, encodeStep } from './step-metadata.ts';
 
 /** Steps that may be in flight at once. */
 const STEPS_IN_FLIGHT = 4;
@@ -15,10 +20,9 @@ export class RunnerLostError extends Error {
   override readonly name = 'RunnerLostError';
 }
 
-export interface GpuRunnerParts {
+export interface GpuRunnerParts extends DrawParts {
   readonly gpu: Gpu;
-  readonly model: ForwardModel;
-  readonly sampler: Sampler;
+  readonly slots: SlotBuffers;
   readonly advance: StepAdvance;
   /** Metadata of the step; holds the largest one. */
   readonly step: GPUBuffer;
@@ -29,16 +33,32 @@ export interface GpuRunnerParts {
   readonly splitItems: number;
 }
 
-/** Runs a model's steps on a WebGPU device: one writeBuffer, one submit and one readback a step. */
+/** A step that was submitted: what it is and where its results go. */
+interface SubmittedStep {
+  readonly step: EncodedStep;
+  readonly staging: GPUBuffer;
+  readonly settle: (rows: SampledRow[]) => void;
+  readonly fail: (error: Error) => void;
+  /** Of each of its submits. */
+  readonly validation: Promise<GPUError | null>[];
+}
+
+/**
+ * Runs a model's steps on a WebGPU device: one writeBuffer, one submit and one readback a step; two submits where rows
+ * wait for their masks.
+ */
 export class GpuRunner implements Runner {
   readonly limits: RunnerLimits;
   readonly weightBytes: number;
   readonly kvBytes: number;
   readonly #parts: GpuRunnerParts;
   readonly #readback: ReadbackRing;
+  readonly #draws: StepDraws;
   readonly #words: Uint32Array<ArrayBuffer>;
   readonly #lost: Promise<RunnerLostError>;
   #slots: readonly SlotTraits[];
+  /** The step whose masked rows weren't drawn yet. */
+  #pending: SubmittedStep | undefined;
   #end: RunnerLostError | undefined;
   #announceEnd!: (error: RunnerLostError) => void;
   /** Rejects the steps that are under way. */
@@ -47,6 +67,7 @@ export class GpuRunner implements Runner {
   private constructor(parts: GpuRunnerParts, readback: ReadbackRing) {
     this.#parts = parts;
     this.#readback = readback;
+    this.#draws = new StepDraws(parts, parts.limits.hiddenSize);
     this.#words = new Uint32Array(parts.step.size / 4);
     this.limits = parts.limits;
     this.#slots = new Array(parts.limits.maxSequences).fill(PLAIN_SLOT);
@@ -63,8 +84,7 @@ export class GpuRunner implements Runner {
   }
 
   static async create(parts: GpuRunnerParts): Promise<GpuRunner> {
-    const { maxLogitsRows, maxSequences, maxTop } = parts.limits;
-    const bytes = Math.max(maxSequences * RESULT_WORDS * 4 * MAX_REPEAT, maxLogitsRows * RESULT_WORDS * 4 + maxTop * 8);
+    const bytes = maxStagingWords(parts.limits) * 4;
     return new GpuRunner(parts, await ReadbackRing.create(parts.gpu, STEPS_IN_FLIGHT, bytes));
   }
 
@@ -79,38 +99,72 @@ export class GpuRunner implements Runner {
 
   /** See Runner. Rejects with StepError where the batch breaks a limit, with RunnerLostError once the device is lost. */
   async step(batch: StepBatch): Promise<SampledRow[]> {
-    if (this.#end) throw this.#end;
-    const { gpu } = this.#parts;
-    const step = encodeStep(this.#words, batch, this.#parts, this.#slots);
+    const step = this.#encodeStep(batch);
+    const { device } = this.#parts.gpu;
     const staging = this.#readback.take();
-    gpu.device.pushErrorScope('validation');
-    const encoder = gpu.device.createCommandEncoder({ label: 'step' });
-    const { sampler, advance } = this.#parts;
-    gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
-    const resultBytes = step.logits.length * RESULT_WORDS * 4;
+    device.pushErrorScope('validation');
+    this.#write(batch, step);
+    const encoder = device.createCommandEncoder({ label: 'step' });
+    const layout = stagingLayout(step, this.limits.hiddenSize);
+    const entries = step.logits.slice(0, step.logits.length - step.masked);
     for (let i = 0; i < step.repeat; i++) {
       const pass = encoder.beginComputePass({ label: 'step' });
-      if (i > 0) advance.encode(pass, step.rows);
-      this.#encode(encoder, pass, step, i);
-      if (resultBytes > 0) encoder.copyBufferToBuffer(sampler.results, 0, staging, i * resultBytes, resultBytes);
+      if (i > 0) this.#parts.advance.encode(pass, step.rows);
+      this.#forward(pass, step, i);
+      const resultsAt = i * entries.length * RESULT_WORDS;
+      this.#draws.encode(encoder, pass, staging, { entries, resultsAt, hiddenAt: layout.hiddenAt });
     }
-    const bytes = step.repeat * resultBytes + step.top * 8;
-    if (step.top > 0) encoder.copyBufferToBuffer(sampler.top, 0, staging, resultBytes, step.top * 8);
-    gpu.device.queue.submit([encoder.finish()]);
-    const work = this.#collect(step, staging, bytes, gpu.device.popErrorScope());
-    return new Promise((resolve, reject) => {
+    if (step.masked === 0) this.#draws.copyLists(encoder, staging, step);
+    device.queue.submit([encoder.finish()]);
+    const validation = [device.popErrorScope()];
+    return new Promise((settle, fail) => {
       // Not a race with #lost: a promise keeps what waits on it, and every step would stay in memory.
-      this.#inFlight.add(reject);
-      void work.then(resolve, reject).finally(() => this.#inFlight.delete(reject));
+      this.#inFlight.add(fail);
+      const submitted = { step, staging, settle, fail, validation };
+      if (step.masked === 0) this.#settle(submitted);
+      else this.#pending = submitted;
     });
   }
 
-  /** Runs `batch` and gives the raw logits of its logits rows, [vocabulary] each. For tests: it copies them all out. */
-  async logits(batch: StepBatch): Promise<Float32Array<ArrayBuffer>[]> {
+  /** See Runner. Throws RunnerLostError once the device is lost. */
+  drawMasked(masks: readonly (Uint32Array | undefined)[]): void {
     if (this.#end) throw this.#end;
+    checkMasks(masks, this.#pending?.step.masked ?? 0, this.limits.vocabSize);
+    const submitted = this.#pending!;
+    this.#pending = undefined;
+    const { step, staging } = submitted;
+    const { gpu, slots, step: metadata } = this.#parts;
+    const { device } = gpu;
+    device.pushErrorScope('validation');
+    slots.mask(masks);
+    const entries = step.logits.slice(-step.masked);
+    const first = step.logits.length - step.masked;
+    // Records of the rows that are drawn now: every kernel counts from the header's.
+    const logitsAt = this.#words[STEP_HEADER.logitsAt]! + first * STEP_LOGITS_WORDS;
+    device.queue.writeBuffer(metadata, STEP_HEADER.logits * 4, Uint32Array.of(entries.length));
+    device.queue.writeBuffer(metadata, STEP_HEADER.logitsAt * 4, Uint32Array.of(logitsAt));
+    const encoder = device.createCommandEncoder({ label: 'masked rows' });
+    const pass = encoder.beginComputePass({ label: 'masked rows' });
+    const { hiddenSize } = this.limits;
+    const told = step.logits.slice(0, first).filter(({ hidden }) => hidden).length;
+    const hiddenAt = stagingLayout(step, hiddenSize).hiddenAt + told * hiddenSize;
+    this.#draws.encode(encoder, pass, staging, { entries, resultsAt: first * RESULT_WORDS, hiddenAt });
+    this.#draws.copyLists(encoder, staging, step);
+    device.queue.submit([encoder.finish()]);
+    submitted.validation.push(device.popErrorScope());
+    this.#settle(submitted);
+  }
+
+  /**
+   * Runs `batch`, once and without masks, and gives the raw logits of its logits rows, [vocabulary] each. For tests: it
+   * copies them all out.
+   */
+  async logits(batch: StepBatch): Promise<Float32Array<ArrayBuffer>[]> {
+    const step = this.#encodeStep(batch);
+    if (step.masked > 0) throw new StepError('masked rows');
     const { gpu, model } = this.#parts;
-    const step = encodeStep(this.#words, batch, this.#parts, this.#slots);
-    const rowBytes = this.limits.vocabSize * 4;
+    const { vocabSize } = this.limits;
+    const rowBytes = vocabSize * 4;
     const buffer = await gpu.buffers.allocate(
       'captured logits',
       step.logits.length * rowBytes,
@@ -118,15 +172,15 @@ export class GpuRunner implements Runner {
     );
     try {
       const encoder = gpu.device.createCommandEncoder({ label: 'step with logits' });
-      gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
+      this.#write(batch, step);
       const pass = encoder.beginComputePass({ label: 'step with logits' });
-      this.#encode(encoder, pass, step, 0, (tile, rows) => {
+      this.#forward(pass, step, 0);
+      this.#draws.tiles(encoder, pass, step.logits, (tile, rows) => {
         encoder.copyBufferToBuffer(model.logits, 0, buffer, tile * model.tileRows * rowBytes, rows * rowBytes);
       });
       gpu.device.queue.submit([encoder.finish()]);
       await buffer.mapAsync(GPUMapMode.READ);
       const values = new Float32Array(buffer.getMappedRange().slice(0));
-      const { vocabSize } = this.limits;
       return step.logits.map((_, i) => values.slice(i * vocabSize, (i + 1) * vocabSize));
     } finally {
       gpu.buffers.free(buffer);
@@ -143,53 +197,62 @@ export class GpuRunner implements Runner {
     this.#announceEnd(this.#end);
     for (const reject of this.#inFlight) reject(this.#end);
     this.#inFlight.clear();
+    this.#pending = undefined;
   }
 
-  /** Encodes the whole forward step into `pass` and ends it; `captured` may copy each tile's logits away. */
-  #encode(
-    encoder: GPUCommandEncoder,
-    first: GPUComputePassEncoder,
-    step: EncodedStep,
-    repetition: number,
-    captured?: (tile: number, rows: number) => void,
-  ): void {
-    const { model, sampler } = this.#parts;
-    let pass = first;
+  #encodeStep(batch: StepBatch): EncodedStep {
+    if (this.#end) throw this.#end;
+    if (this.#pending) throw new StepError("the step before has masked rows that weren't drawn");
+    return encodeStep(this.#words, batch, this.#parts, this.#slots);
+  }
+
+  /** Writes what the step's kernels read. */
+  #write({ sequences, starts = [] }: StepBatch, step: EncodedStep): void {
+    const { gpu, model, slots } = this.#parts;
+    this.#slots = step.slots;
+    for (const start of starts) slots.start(start);
+    gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
+    let row = 0;
+    for (const { tokens } of sequences) {
+      if (tokens === 'slot') row++;
+      else if (!('embeddings' in tokens)) row += tokens.length;
+      else {
+        model.giveEmbeddings(row, tokens.embeddings);
+        row += tokens.embeddings.length / this.limits.hiddenSize;
+      }
+    }
+  }
+
+  #forward(pass: GPUComputePassEncoder, step: EncodedStep, repetition: number): void {
+    const { model } = this.#parts;
     if (repetition === 0) model.copyBlocks(pass, step.copies);
     model.embed(pass, step.rows);
     model.layers(pass, step.rows, step.work, 0, model.layerCount);
-    model.finish(pass, step.logits.length);
-    for (let tile = 0; tile * model.tileRows < step.logits.length; tile++) {
-      const entries = step.logits.slice(tile * model.tileRows, (tile + 1) * model.tileRows);
-      model.head(pass, tile, entries.length);
-      if (captured) {
-        pass.end();
-        captured(tile, entries.length);
-        pass = encoder.beginComputePass({ label: 'step' });
-      }
-      sampler.encode(pass, tile, entries);
-    }
-    pass.end();
   }
 
-  async #collect(
-    step: EncodedStep,
-    staging: GPUBuffer,
-    bytes: number,
-    validation: Promise<GPUError | null>,
-  ): Promise<SampledRow[]> {
+  #settle(submitted: SubmittedStep): void {
+    const { settle, fail } = submitted;
+    void this.#collect(submitted)
+      .then(settle, fail)
+      .finally(() => this.#inFlight.delete(fail));
+  }
+
+  async #collect({ step, staging, validation }: SubmittedStep): Promise<SampledRow[]> {
     const { device } = this.#parts.gpu;
+    const { hiddenSize } = this.limits;
+    const bytes = stagingLayout(step, hiddenSize).words * 4;
+    const invalid = Promise.all(validation).then((errors) => errors.find((error) => error !== null) ?? null);
     try {
       if (bytes === 0) await device.queue.onSubmittedWorkDone();
       else await staging.mapAsync(GPUMapMode.READ, 0, bytes);
     } catch (error) {
       this.#readback.give(staging);
-      throw await this.#failure(error, validation);
+      throw await this.#failure(error, invalid);
     }
     try {
-      const error = await validation;
+      const error = await invalid;
       if (error) throw new Error(`the step is invalid: ${error.message}`);
-      return bytes === 0 ? [] : readRows(step, new Uint32Array(staging.getMappedRange(0, bytes)));
+      return bytes === 0 ? [] : readStep(step, new Uint32Array(staging.getMappedRange(0, bytes)), hiddenSize);
     } finally {
       if (staging.mapState === 'mapped') staging.unmap();
       this.#readback.give(staging);
@@ -206,23 +269,4 @@ export class GpuRunner implements Runner {
     const end = this.#end ?? (await Promise.race([this.#lost, late]));
     return end ?? new Error(`the step can't be read back: ${(cause as Error).message}`, { cause });
   }
-}
-
-function readRows(step: EncodedStep, words: Uint32Array<ArrayBuffer>): SampledRow[] {
-  const floats = new Float32Array(words.buffer, words.byteOffset, words.length);
-  const topWords = step.logits.length * RESULT_WORDS;
-  const all = Array.from({ length: step.repeat }, () => step.logits).flat();
-  return all.map((entry, i) => {
-    const at = i * RESULT_WORDS;
-    const row: SampledRow = { id: words[at]!, nonFinite: words[at + 1] !== 0 };
-    const logprob = entry.logprob ? { logprob: floats[at + 2]! } : {};
-    if (entry.top === 0) return { ...row, ...logprob };
-    const ids = new Uint32Array(entry.top);
-    const logprobs = new Float32Array(entry.top);
-    for (let j = 0; j < entry.top; j++) {
-      ids[j] = words[topWords + (entry.topAt + j) * 2]!;
-      logprobs[j] = floats[topWords + (entry.topAt + j) * 2 + 1]!;
-    }
-    return { ...row, ...logprob, top: { ids, logprobs } };
-  });
 }

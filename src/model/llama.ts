@@ -60,12 +60,14 @@ interface Head {
   readonly norm: RmsNorm;
   readonly tiles: readonly Linear[];
   readonly tileRows: number;
+  readonly normed: GPUBuffer;
   readonly logits: GPUBuffer;
 }
 
 /** Llama's forward step (Touvron et al., 2023; layers as in Hugging Face's LlamaForCausalLM), composed of kernels. */
 export class Llama implements ForwardModel {
   readonly layerCount: number;
+  readonly hiddenStride: number;
   readonly #embedding: Embedding | undefined;
   readonly #layers: readonly Layer[];
   readonly #first: number;
@@ -73,11 +75,13 @@ export class Llama implements ForwardModel {
 
   private constructor(
     first: number,
+    hiddenStride: number,
     embedding: Embedding | undefined,
     layers: readonly Layer[],
     head: Head | undefined,
   ) {
     this.#first = first;
+    this.hiddenStride = hiddenStride;
     this.#embedding = embedding;
     this.#layers = layers;
     this.#head = head;
@@ -100,7 +104,7 @@ export class Llama implements ForwardModel {
         : undefined,
       ...weights.layers.map((layer, i) => createLayer(gpu, config, layer, place.kv[i]!, table, activations, place)),
     ]);
-    return new Llama(weights.from, embedding, layers, head);
+    return new Llama(weights.from, 4 * rowWords(config.hiddenSize), embedding, layers, head);
   }
 
   get tileRows(): number {
@@ -111,13 +115,20 @@ export class Llama implements ForwardModel {
     return this.#loadedHead.logits;
   }
 
+  get finished(): GPUBuffer {
+    return this.#loadedHead.normed;
+  }
+
   copyBlocks(pass: GPUComputePassEncoder, copies: number): void {
     for (const layer of this.#layers) layer.kvCopy.encode(pass, copies);
   }
 
+  giveEmbeddings(row: number, embeddings: Float32Array): void {
+    this.#loadedEmbedding.give(row, embeddings);
+  }
+
   embed(pass: GPUComputePassEncoder, rows: number): void {
-    if (!this.#embedding) throw new Error('the embedding is not among the loaded layers');
-    this.#embedding.encode(pass, rows);
+    this.#loadedEmbedding.encode(pass, rows);
   }
 
   layers(pass: GPUComputePassEncoder, rows: number, work: AttentionWork, from: number, to: number): void {
@@ -140,6 +151,11 @@ export class Llama implements ForwardModel {
 
   head(pass: GPUComputePassEncoder, tile: number, rows: number): void {
     this.#loadedHead.tiles[tile]!.encode(pass, rows);
+  }
+
+  get #loadedEmbedding(): Embedding {
+    if (!this.#embedding) throw new Error('the embedding is not among the loaded layers');
+    return this.#embedding;
   }
 
   get #loadedHead(): Head {
@@ -252,5 +268,5 @@ async function createHead(
       ),
     ),
   );
-  return { norm, tiles, tileRows, logits };
+  return { norm, tiles, tileRows, normed, logits };
 }

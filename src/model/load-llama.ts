@@ -1,5 +1,6 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
+import { AdjustLogits } from '../gpu/adjust-logits.ts';
 import { splitItemBytes } from '../gpu/attention.ts';
 import { Gpu } from '../gpu/gpu.ts';
 import { stepWords } from '../gpu/pack-step.ts';
@@ -12,6 +13,8 @@ import { Llama } from './llama.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
 import { loadLlamaWeights } from './llama-weights.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from './runner.ts';
+import { SlotBuffers } from './slot-buffers.ts';
+import { maxCountedIds } from './slot-traits.ts';
 
 /** Scratch that attention's split form may take. */
 const SPLIT_SCRATCH_BYTES = 16 << 20;
@@ -87,33 +90,33 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
   const kv = await Promise.all(
     groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
   );
-  const [step, lastIds, slotIds, attentionParts] = await Promise.all([
+  const [step, attentionParts, slots] = await Promise.all([
     gpu.storage('step', stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems }) * 4),
-    gpu.storage('last ids', limits.maxSequences * 4),
-    gpu.storage('slot ids', limits.maxSequences * 2 * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
+    SlotBuffers.create(gpu, limits),
   ]);
   const { maxRows, maxLogitsRows } = limits;
   const model = await Llama.create(gpu, config, weights, {
     step,
-    lastIds,
+    lastIds: slots.lastIds,
     kv,
     maxRows,
     maxLogitsRows,
     positions,
     attentionParts,
   });
+  const { tileRows, logits } = model;
+  const vocabulary = config.vocabSize;
+  const { maxTop, maxLogprobIds, maxBiases } = limits;
   const sampler = await Sampler.create(
     gpu,
-    {
-      vocabulary: config.vocabSize,
-      tileRows: model.tileRows,
-      maxLogitsRows,
-      maxTop: limits.maxTop,
-      maxIds: maxLogitsRows,
-      maxLogprobIds: 1,
-    },
-    { step, logits: model.logits, lastIds, slotIds },
+    { vocabulary, tileRows, maxLogitsRows, maxTop, maxIds: maxTop, maxLogprobIds },
+    { step, logits, lastIds: slots.lastIds, slotIds: slots.slotIds },
+  );
+  const adjust = await AdjustLogits.create(
+    gpu,
+    { vocabulary, tileRows, maxLogitsRows, maxCounted: maxCountedIds(limits), maxBiases },
+    { ...slots, step, logits, results: sampler.results },
   );
   const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
   const advance = await StepAdvance.create(gpu, step);
@@ -121,6 +124,8 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     gpu,
     model,
     sampler,
+    adjust,
+    slots,
     advance,
     step,
     limits,

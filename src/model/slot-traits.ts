@@ -1,4 +1,4 @@
-import type { RunnerLimits, SlotStart } from './runner.ts';
+import { BLOCK_TOKENS, type RunnerLimits, type SlotStart } from './runner.ts';
 import { isIndex, StepError } from './step-error.ts';
 
 /** The largest finite f32. */
@@ -19,8 +19,13 @@ export interface SlotTraits {
 export const PLAIN_SLOT: SlotTraits = { penalised: false, biased: false, minNewTokens: 0, logprobIds: 0, outputs: 0 };
 
 /** Different output ids that one slot may have to count. */
-export function maxCountedIds({ vocabSize, contextLength }: RunnerLimits): number {
-  return Math.min(vocabSize, contextLength);
+export function maxCountedIds(limits: RunnerLimits): number {
+  return Math.min(limits.vocabSize, positions(limits));
+}
+
+/** Positions that a sequence can have. */
+function positions({ contextLength, blocks }: RunnerLimits): number {
+  return Math.min(contextLength, blocks * BLOCK_TOKENS);
 }
 
 /** The traits that `starts` give, on top of `slots` (one a slot). Throws StepError. */
@@ -55,7 +60,8 @@ function traitsOf(start: SlotStart): SlotTraits {
   };
 }
 
-function isPenalised({ frequencyPenalty, presencePenalty, repetitionPenalty }: SlotStart): boolean {
+/** True where the start's draws are counted and penalised. */
+export function isPenalised({ frequencyPenalty, presencePenalty, repetitionPenalty }: SlotStart): boolean {
   return frequencyPenalty !== 0 || presencePenalty !== 0 || repetitionPenalty !== 1;
 }
 
@@ -69,8 +75,8 @@ export function startProblem(start: SlotStart, limits: RunnerLimits): string | u
   if (!(repetitionPenalty > 0 && repetitionPenalty <= 2))
     return `repetitionPenalty ${repetitionPenalty} is not in (0, 2]`;
   if (!isIndex(minNewTokens, 2 ** 32)) return `minNewTokens ${minNewTokens} is not a u32`;
-  if (outputIds.length > limits.contextLength) {
-    return `${outputIds.length} outputIds in a context of ${limits.contextLength}`;
+  if (outputIds.length > positions(limits)) {
+    return `${outputIds.length} outputIds in a context of ${positions(limits)}`;
   }
   const lists = { outputIds, stopIds: start.stopIds, logprobIds: start.logprobIds };
   for (const [name, ids] of Object.entries(lists)) {

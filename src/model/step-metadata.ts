@@ -20,6 +20,8 @@ export interface EncodedStep extends PackedStep {
   readonly top: number;
   /** Logprobs of slots' ids of all rows together. */
   readonly ids: number;
+  /** Rows whose hidden states are told. */
+  readonly hidden: number;
   /** Every slot's traits once the step is submitted. */
   readonly slots: readonly SlotTraits[];
   readonly copies: number;
@@ -61,6 +63,7 @@ export function encodeStep(
     masked: logits.filter(({ mask }) => mask !== undefined).length,
     top: logits.reduce((sum, { top }) => sum + top, 0),
     ids: logits.reduce((sum, { ids }) => sum + (ids ?? 0), 0),
+    hidden: logits.filter(({ hidden }) => hidden).length,
     slots: slotsAfter,
     copies: copies.length,
     repeat,

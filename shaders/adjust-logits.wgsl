@@ -1,0 +1,120 @@
+// Adjusts the logits of a tile's rows that have LOGITS_ADJUSTED, in place, by what their slots say:
+//
+//   of each id counted in the output:  l -= frequency * count + presence, then l = l < 0 ? l * repetition : l / repetition
+//   of each bias:                      l += bias
+//   of each stop id, while output position < min new tokens:  l = MASKED_LOGIT
+//
+//   step     metadata; logits rows = step[2]
+//   slots    [maxSequences, 8] u32, see src/gpu/slot-layout.ts
+//   counted  [maxSequences, maxCounted, 2] u32: id, count; ids differ
+//   biases   [maxSequences, maxBiases, 2] u32: id, bits of the bias; ids differ
+//   stops    [maxSequences, stopWords] u32: a bit per id
+//   logits   [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
+//
+// A workgroup of 64 a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
+// Masks come last, which gives what masks before biases give, as a masked id stays masked. Results stay within
+// ± LOGIT_BOUND, so that none is taken for a masked one; NaN and infinities stay, for the sampler to report. Prepend
+// step.wgsl, logit-key.wgsl and masked-logit.wgsl.
+struct Params {
+  vocabulary: u32,
+  firstRow: u32,
+  maxCounted: u32,
+  maxBiases: u32,
+  stopWords: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> slots: array<u32>;
+@group(0) @binding(3) var<storage, read> counted: array<u32>;
+@group(0) @binding(4) var<storage, read> biases: array<u32>;
+@group(0) @binding(5) var<storage, read> stops: array<u32>;
+@group(0) @binding(6) var<storage, read_write> logits: array<u32>;
+
+const LOGIT_BOUND = 3.4e38;
+
+fn bounded(x: f32) -> f32 {
+  return clamp(x, -LOGIT_BOUND, LOGIT_BOUND);
+}
+
+// Divisions and products past the bound are seen before they are made: an overflow has no value to rely on.
+fn penalised(logit: f32, count: f32, frequency: f32, presence: f32, repetition: f32) -> f32 {
+  let x = bounded(bounded(logit) - (frequency * count + presence));
+  if (x < 0.0) {
+    if (repetition > 1.0 && x < -LOGIT_BOUND / repetition) {
+      return -LOGIT_BOUND;
+    }
+    return x * repetition;
+  }
+  if (x > 0.0) {
+    if (repetition < 1.0 && x > LOGIT_BOUND * repetition) {
+      return LOGIT_BOUND;
+    }
+    return x / repetition;
+  }
+  return x;
+}
+
+fn biased(logit: f32, bias: f32) -> f32 {
+  let half = bounded(logit) * 0.5 + bounded(bias) * 0.5;
+  if (abs(half) >= LOGIT_BOUND * 0.5) {
+    return select(-LOGIT_BOUND, LOGIT_BOUND, half > 0.0);
+  }
+  return bounded(logit) + bounded(bias);
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let row = group.x;
+  let record = params.firstRow + row;
+  if (record >= step[STEP_LOGITS]) {
+    return;
+  }
+  let at = step[STEP_LOGITS_AT] + record * 16u;
+  if ((step[at + 2u] & LOGITS_ADJUSTED) == 0u) {
+    return;
+  }
+  let slot = step[at + 1u];
+  let slotAt = slot * 8u;
+  let logitsAt = row * params.vocabulary;
+
+  let frequency = bitcast<f32>(slots[slotAt + 1u]);
+  let presence = bitcast<f32>(slots[slotAt + 2u]);
+  let repetition = bitcast<f32>(slots[slotAt + 3u]);
+  let pairs = min(slots[slotAt + 4u], params.maxCounted) * slots[slotAt];
+  for (var pair = lane; pair < pairs; pair += 64u) {
+    let pairAt = (slot * params.maxCounted + pair) * 2u;
+    let index = logitsAt + counted[pairAt];
+    let bits = logits[index];
+    if (!isNonFinite(bits)) {
+      let count = f32(counted[pairAt + 1u]);
+      logits[index] = bitcast<u32>(penalised(bitcast<f32>(bits), count, frequency, presence, repetition));
+    }
+  }
+  storageBarrier();
+
+  let biasCount = slots[slotAt + 5u];
+  for (var pair = lane; pair < biasCount; pair += 64u) {
+    let pairAt = (slot * params.maxBiases + pair) * 2u;
+    let index = logitsAt + biases[pairAt];
+    let bits = logits[index];
+    if (!isNonFinite(bits)) {
+      logits[index] = bitcast<u32>(biased(bitcast<f32>(bits), bitcast<f32>(biases[pairAt + 1u])));
+    }
+  }
+  storageBarrier();
+
+  if (step[at + 3u] >= slots[slotAt + 6u]) {
+    return;
+  }
+  for (var word = lane; word < params.stopWords; word += 64u) {
+    var rest = stops[slot * params.stopWords + word];
+    while (rest != 0u) {
+      let index = logitsAt + word * 32u + firstTrailingBit(rest);
+      rest &= rest - 1u;
+      if (!isNonFinite(logits[index])) {
+        logits[index] = MASKED_LOGIT;
+      }
+    }
+  }
+}

@@ -1,0 +1,125 @@
+import adjustCode from '../../shaders/adjust-logits.wgsl?raw';
+import countCode from '../../shaders/count-draws.wgsl?raw';
+import keyCode from '../../shaders/logit-key.wgsl?raw';
+import maskCode from '../../shaders/mask-logits.wgsl?raw';
+import maskedCode from '../../shaders/masked-logit.wgsl?raw';
+import stepCode from '../../shaders/step.wgsl?raw';
+import type { Gpu } from './gpu.ts';
+import { Kernel } from './kernel.ts';
+
+export interface AdjustShape {
+  readonly vocabulary: number;
+  /** Logits rows of one tile. */
+  readonly tileRows: number;
+  /** Logits rows of one step. */
+  readonly maxLogitsRows: number;
+  /** Different ids that one slot counts. */
+  readonly maxCounted: number;
+  /** Biases of one slot. */
+  readonly maxBiases: number;
+}
+
+export interface AdjustBuffers {
+  readonly step: GPUBuffer;
+  /** [tileRows, vocabulary] f32. */
+  readonly logits: GPUBuffer;
+  /** [maxLogitsRows, 4] u32 of the Sampler. */
+  readonly results: GPUBuffer;
+  /** [maxSequences, SLOT_WORDS] u32. */
+  readonly slots: GPUBuffer;
+  /** [maxSequences, maxCounted, 2] u32. */
+  readonly counted: GPUBuffer;
+  /** [maxSequences, maxBiases, 2] u32. */
+  readonly biases: GPUBuffer;
+  /** [maxSequences, ceil(vocabulary / 32)] u32. */
+  readonly stops: GPUBuffer;
+  /** [maxSequences, ceil(vocabulary / 32)] u32. */
+  readonly masks: GPUBuffer;
+}
+
+/** What a row of a tile asks for; decides which kernels run. */
+export interface AdjustedRow {
+  readonly adjusted?: boolean;
+  readonly mask?: number | undefined;
+  /** Its slot has penalties. */
+  readonly counted?: boolean;
+}
+
+interface TileGroups {
+  readonly adjust: GPUBindGroup;
+  readonly mask: GPUBindGroup;
+  readonly count: GPUBindGroup;
+}
+
+/**
+ * Penalties, masks and biases on the logits of a tile, before it is sampled, and the counting of what was drawn; see
+ * shaders/adjust-logits.wgsl, mask-logits.wgsl and count-draws.wgsl. A tile without such rows costs nothing.
+ */
+export class AdjustLogits {
+  readonly #kernels: Readonly<Record<keyof TileGroups, Kernel>>;
+  readonly #tiles: readonly TileGroups[];
+  readonly #vocabulary: number;
+
+  private constructor(
+    kernels: Readonly<Record<keyof TileGroups, Kernel>>,
+    tiles: readonly TileGroups[],
+    vocabulary: number,
+  ) {
+    this.#kernels = kernels;
+    this.#tiles = tiles;
+    this.#vocabulary = vocabulary;
+  }
+
+  static async create(gpu: Gpu, shape: AdjustShape, buffers: AdjustBuffers): Promise<AdjustLogits> {
+    const { vocabulary, tileRows, maxCounted, maxBiases } = shape;
+    const { step, logits, results, slots, counted, biases, stops, masks } = buffers;
+    const words = Math.ceil(vocabulary / 32);
+    const [adjust, mask, count] = await compileKernels(gpu);
+    const firstRows = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => tile * tileRows);
+    const tiles = await Promise.all(
+      firstRows.map(async (first): Promise<TileGroups> => {
+        const [adjustGroup, maskGroup, countGroup] = await Promise.all([
+          adjust.bind([vocabulary, first, maxCounted, maxBiases, words], [step, slots, counted, biases, stops, logits]),
+          mask.bind([vocabulary, first, words, tileRows], [step, masks, logits]),
+          count.bind([first, maxCounted], [step, results, slots, counted]),
+        ]);
+        return { adjust: adjustGroup, mask: maskGroup, count: countGroup };
+      }),
+    );
+    return new AdjustLogits({ adjust, mask, count }, tiles, vocabulary);
+  }
+
+  /** Before the tile is sampled. `tile`: which of the header's tiles the scratch holds now; `rows`: its rows, in order. */
+  encode(pass: GPUComputePassEncoder, tile: number, rows: readonly AdjustedRow[]): void {
+    const { adjust, mask } = this.#tiles[tile]!;
+    if (rows.some(({ adjusted }) => adjusted)) this.#kernels.adjust.dispatch(pass, adjust, rows.length);
+    if (rows.some((row) => row.mask !== undefined)) {
+      this.#kernels.mask.dispatchThreads(pass, mask, rows.length * this.#vocabulary);
+    }
+  }
+
+  /** After the tile was sampled. */
+  count(pass: GPUComputePassEncoder, tile: number, rows: readonly AdjustedRow[]): void {
+    if (rows.some(({ counted }) => counted)) this.#kernels.count.dispatch(pass, this.#tiles[tile]!.count, rows.length);
+  }
+}
+
+function compileKernels(gpu: Gpu): Promise<[Kernel, Kernel, Kernel]> {
+  return Promise.all([
+    Kernel.compile(gpu, {
+      name: 'adjust-logits',
+      code: [stepCode, keyCode, maskedCode, adjustCode],
+      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
+    }),
+    Kernel.compile(gpu, {
+      name: 'mask-logits',
+      code: [stepCode, keyCode, maskedCode, maskCode],
+      bindings: ['uniform', 'read', 'read', 'write'],
+    }),
+    Kernel.compile(gpu, {
+      name: 'count-draws',
+      code: [stepCode, countCode],
+      bindings: ['uniform', 'read', 'read', 'write', 'write'],
+    }),
+  ]);
+}
