@@ -4,10 +4,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { PROMPT_IDS } from './harness/golden.ts';
+import { restingCounters } from './harness/page-counters.ts';
 import { HEAP_ARGS, pageHeap } from './harness/page-heap.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, schedulerClient } from './harness/scheduler.ts';
-import { until } from './harness/wait.ts';
 
 const WARM_UP = 120;
 const REQUESTS = 200;
@@ -45,32 +45,17 @@ async function requests(count: number): Promise<void> {
   }
 }
 
-interface Gpu {
-  readonly gpuBytes: number;
-  readonly gpuBuffers: number;
-  readonly running: number;
-}
-
-/** The counters of the page at rest, younger than this call: they are told once a second. */
-async function gpu(): Promise<Gpu> {
-  const asked = performance.now();
-  return until('the page at rest', 10_000, async () => {
-    const counters = (await page.evaluate('window.shoal.counters()')) as Gpu | undefined;
-    return performance.now() - asked > 1_500 && counters?.running === 0 ? counters : undefined;
-  });
-}
-
 test(`memory is flat over ${REQUESTS} requests`, { timeout: 150_000 }, async () => {
   await requests(WARM_UP);
   // Asking leaves something of the driver's in the window the first time.
-  await gpu();
+  await restingCounters(page);
   await pageHeap(page);
-  const before = { gpu: await gpu(), heap: await pageHeap(page) };
+  const before = { gpu: await restingCounters(page), heap: await pageHeap(page) };
   expect(before.gpu.gpuBytes).toBeGreaterThan(1_000_000);
   expect(before.heap.worker).toBeGreaterThan(100_000);
 
   await requests(REQUESTS);
-  const after = await gpu();
+  const after = await restingCounters(page);
   expect(after.gpuBytes).toBe(before.gpu.gpuBytes);
   expect(after.gpuBuffers).toBe(before.gpu.gpuBuffers);
   // What a later collection still frees is no leak: the least of a few measurements counts.

@@ -9,10 +9,11 @@ import type { GenerateRequest } from '../src/contract/gen/sglang_scheduler_pb.ts
 import { Random } from '../src/gpu/testing/random.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
-import { HEAP_ARGS, type PageHeap, pageHeap } from './harness/page-heap.ts';
+import { pageCounters, restingCounters } from './harness/page-counters.ts';
+import { HEAP_ARGS, leastHeap } from './harness/page-heap.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, type Generated, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
-import { until, within } from './harness/wait.ts';
+import { within } from './harness/wait.ts';
 
 const MINUTES = Number(process.env.SHOAL_SOAK_MINUTES ?? (process.env.SHOAL_LONG === '1' ? 30 : 1));
 const SEED = Number(process.env.SHOAL_SOAK_SEED ?? Math.floor(Math.random() * 2 ** 32));
@@ -182,49 +183,21 @@ async function spell(untilAt: number): Promise<void> {
       await sleep(2_000 + random.uniform() * 4_000);
       const burst = Array.from({ length: BURST }, oneRequest);
       await sleep(1_000);
-      counts.mostWaiting = Math.max(counts.mostWaiting, (await counters())?.waiting ?? 0);
+      counts.mostWaiting = Math.max(counts.mostWaiting, (await pageCounters(page))?.waiting ?? 0);
       await Promise.all(burst);
     }
   })();
   await Promise.all([...steady, bursts]);
 }
 
-interface Counters {
-  readonly running: number;
-  readonly waiting: number;
-  readonly usedTokens: number;
-  readonly cachedTokens: number;
-  readonly gpuBytes: number;
-  readonly gpuBuffers: number;
-}
-
-function counters(): Promise<Counters | undefined> {
-  return page.evaluate('window.shoal.counters()');
-}
-
 /** What is held at rest, with the prefix cache emptied. */
 async function atRest() {
   const { success, message } = await client.flushCache({ timeoutS: 20 });
   if (!success) throw new Error(`the cache was not flushed: ${message}`);
-  const asked = performance.now();
-  const { gpuBytes, gpuBuffers, usedTokens, cachedTokens } = await until('the page at rest', 20_000, async () => {
-    const now = await counters();
-    // Counters are told once a second: these are younger than the flush.
-    return performance.now() - asked > 1_500 && now?.running === 0 && now.waiting === 0 ? now : undefined;
-  });
+  const { gpuBytes, gpuBuffers, usedTokens, cachedTokens } = await restingCounters(page, 20_000);
   const [load] = (await client.getLoads({})).loads;
-  const heap = await leastHeap();
+  const heap = await leastHeap(page);
   return { gpuBytes, gpuBuffers, usedTokens, cachedTokens, jobs: load!.numTotalReqs, rss: relayRss(), ...heap };
-}
-
-/** The least of three measurements: what is freed a little later is no leak. */
-async function leastHeap(): Promise<PageHeap> {
-  const heaps: PageHeap[] = [];
-  for (let i = 0; i < 3; i++) heaps.push(await pageHeap(page));
-  return {
-    window: Math.min(...heaps.map(({ window }) => window)),
-    worker: Math.min(...heaps.map(({ worker }) => worker)),
-  };
 }
 
 /** Memory of the relay's process; 0 where the system doesn't tell. */
