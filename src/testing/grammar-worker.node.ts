@@ -1,0 +1,42 @@
+import { mkdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
+import { build } from 'vite';
+import type { GrammarReport, StartGrammarWorker } from '../engine/grammar-messages.ts';
+
+let starting: Promise<StartGrammarWorker> | undefined;
+
+/** Grammar workers as threads of Node, for tests and benches: what a page has in a nested Web Worker. */
+export function nodeGrammarWorkers(): Promise<StartGrammarWorker> {
+  starting ??= buildEntry();
+  return starting;
+}
+
+async function buildEntry(): Promise<StartGrammarWorker> {
+  const root = process.cwd();
+  const outDir = join(root, '.cache', `grammar-worker-${process.pid}`);
+  mkdirSync(outDir, { recursive: true });
+  process.on('exit', () => rmSync(outDir, { recursive: true, force: true }));
+  await build({
+    root,
+    configFile: false,
+    publicDir: false,
+    logLevel: 'warn',
+    build: {
+      outDir,
+      emptyOutDir: true,
+      target: 'node20',
+      minify: false,
+      ssr: 'src/testing/grammar-worker-entry.node.ts',
+      rolldownOptions: { output: { entryFileNames: 'entry.js' } },
+    },
+  });
+  return (onReport, onFailed) => {
+    const worker = new Worker(join(outDir, 'entry.js'));
+    worker.on('message', (report: GrammarReport) => onReport(report));
+    worker.on('error', (error) => onFailed(error.message));
+    // A test that forgets one still ends.
+    worker.unref();
+    return { post: (command) => worker.postMessage(command), terminate: () => void worker.terminate() };
+  };
+}
