@@ -1,6 +1,6 @@
 import { bytesSource } from '../checkpoint/byte-source.ts';
 import { CheckpointError } from '../checkpoint/checkpoint.ts';
-import { parseModelConfig } from '../checkpoint/model-config.ts';
+import { parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
 import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { readTokenBytes } from '../checkpoint/token-bytes.ts';
 import { requestDevice } from '../gpu/request-device.ts';
@@ -11,6 +11,9 @@ import { Engine } from './engine.ts';
 import type { EngineBudget } from './engine-budget.ts';
 import { ENGINE_DEFAULTS, MAX_ROWS } from './engine-defaults.ts';
 import type { EngineEvent } from './event.ts';
+import type { StartGrammarWorker } from './grammar-messages.ts';
+import { GrammarPool } from './grammar-pool.ts';
+import { grammarVocabulary } from './grammar-vocabulary.ts';
 
 /** The files of a model, by name. */
 export interface ModelBytes {
@@ -36,13 +39,15 @@ export interface LoadedEngine {
 }
 
 /**
- * Puts a model on `gpu` and an engine on it. Rejects with DeviceUnavailableError, CheckpointError (naming the file) or
- * AllocationError (with the sizes); nothing stays allocated then.
+ * Puts a model on `gpu` and an engine on it; grammar workers start with the first constraint. Rejects with
+ * DeviceUnavailableError, CheckpointError (naming the file) or AllocationError (with the sizes); nothing stays
+ * allocated then.
  */
 export async function loadEngine(
   gpu: GPU,
   files: ModelBytes,
   budget: EngineBudget,
+  startGrammarWorker: StartGrammarWorker,
   onEvents: (events: readonly EngineEvent[]) => void,
 ): Promise<LoadedEngine> {
   const { adapter, device } = await requestDevice(gpu);
@@ -57,6 +62,8 @@ export async function loadEngine(
       kvBudgetBytes: budget.kvBytes,
       maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
     });
+    const stopIds = eosTokenIds(files) ?? config.eosTokenIds;
+    const grammars = new GrammarPool(grammarVocabulary(tokens, config.vocabSize, stopIds), startGrammarWorker);
     let destroyed = false;
     let announceLoss: (reason: string) => void = () => {};
     const lost = new Promise<string>((resolve) => {
@@ -68,6 +75,7 @@ export async function loadEngine(
     const engine = new Engine({
       runner,
       tokens,
+      grammars,
       limits: { ...ENGINE_DEFAULTS, maxRunning: budget.maxRunning },
       onEvents,
       onBroken: announceLoss,
@@ -84,6 +92,7 @@ export async function loadEngine(
       lost,
       destroy: () => {
         destroyed = true;
+        grammars.destroy();
         runner.destroy();
         device.destroy();
       },
@@ -98,6 +107,11 @@ function fileText(files: ModelBytes, name: string): string {
   const bytes = files.bytes(name);
   if (bytes === undefined) throw new CheckpointError(`the model has no ${name}`);
   return new TextDecoder().decode(bytes);
+}
+
+function eosTokenIds(files: ModelBytes): readonly number[] | undefined {
+  const name = 'generation_config.json';
+  return files.bytes(name) && parseGenerationConfig(fileText(files, name), name).eosTokenIds;
 }
 
 function weightFile(files: ModelBytes): { name: string; bytes: Uint8Array } {

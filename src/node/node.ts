@@ -8,6 +8,7 @@ import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
 import { fetchManifest, fetchModelFiles, type ModelFiles, RelayUnreachableError } from './model-files.ts';
 import { readPageBuild } from './page-build.ts';
 import { PROTOCOL_VERSION, Session, type SessionEnd } from './session.ts';
+import { startGrammarWorker } from './start-grammar-worker.ts';
 import { nodeEvents, nodeLoad } from './wire.ts';
 
 const COUNTERS_MS = 1_000;
@@ -91,7 +92,7 @@ export class Node {
   async #load({ relayUrl, budget }: JoinRequest): Promise<{ loaded: LoadedEngine; digest: string }> {
     if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
     const files = await this.#fetchFiles(relayUrl);
-    const loaded = await loadEngine(navigator.gpu, files, budget, (events) =>
+    const loaded = await loadEngine(navigator.gpu, files, budget, startGrammarWorker, (events) =>
       this.#session?.report(events.flatMap(nodeEvents)),
     );
     const { adapter, features, contextLength, poolTokens } = loaded;
