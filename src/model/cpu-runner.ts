@@ -1,6 +1,6 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
-import { adjustLogitsReference } from '../gpu/adjust-logits.reference.ts';
+import { adjustLogitsReference, MASKED_LOGIT } from '../gpu/adjust-logits.reference.ts';
 import { stepWords } from '../gpu/pack-step.ts';
 import { hasNonFinite, logprobsReference, orderReference, sampleReference } from '../gpu/sampler.reference.ts';
 import { CpuLlama } from './cpu-llama.ts';
@@ -214,9 +214,11 @@ function sampledRow(
 ): Omit<SampledRow, 'nonFinite'> {
   if (!entry.logprob && entry.top === 0 && entry.ids === undefined) return { id };
   const logprobs = logprobsReference(logits, entry.temperature);
-  const row = entry.logprob ? { id, logprob: Math.fround(logprobs[id]!) } : { id };
-  const more = entry.ids === undefined ? {} : { idLogprobs: Float32Array.from(logprobIds, (one) => logprobs[one]!) };
+  // What can't be drawn has the lowest one at any temperature.
+  const tell = (one: number) => (logits[one] === MASKED_LOGIT ? MASKED_LOGIT : logprobs[one]!);
+  const row = entry.logprob ? { id, logprob: Math.fround(tell(id)) } : { id };
+  const more = entry.ids === undefined ? {} : { idLogprobs: Float32Array.from(logprobIds, tell) };
   if (entry.top === 0) return { ...row, ...more };
   const ids = orderReference(logits).slice(0, entry.top);
-  return { ...row, ...more, top: { ids, logprobs: Float32Array.from(ids, (one) => logprobs[one]!) } };
+  return { ...row, ...more, top: { ids, logprobs: Float32Array.from(ids, tell) } };
 }
