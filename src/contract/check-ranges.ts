@@ -63,6 +63,9 @@ function checkSampling(sampling: SamplingParams, model: ModelLimits): void {
   if (sampling.streamInterval !== undefined && sampling.streamInterval < 1) {
     throw invalid('stream_interval', `must be >= 1, got ${sampling.streamInterval}.`);
   }
+  if (sampling.stopTokenIds.length > model.vocabSize) {
+    throw invalid('stop_token_ids', `must hold at most ${model.vocabSize} ids, got ${sampling.stopTokenIds.length}.`);
+  }
   checkIds('stop_token_ids', sampling.stopTokenIds, model.vocabSize);
   if (sampling.stop.includes('')) throw invalid('stop', 'must not hold an empty string.');
   for (const [key, bias] of Object.entries(sampling.logitBias)) {

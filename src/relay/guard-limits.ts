@@ -36,7 +36,7 @@ export function limitsOf(method: DescMethod, model: ServedModel, readMaxBytes: n
   const prompts = new Map([
     [list(TokenizedInputSchema, 'input_ids'), model.contextLength],
     [list(SamplingParamsSchema, 'stop_token_ids'), model.vocabSize],
-    [list(GenerateRequestSchema, 'token_ids_logprob'), model.vocabSize],
+    [list(GenerateRequestSchema, 'token_ids_logprob'), MAX_SCALARS],
     [list(GenerateRequestSchema, 'input_embeds'), embeds],
   ]);
   return {

@@ -28,6 +28,19 @@ export class GrpcClient {
     );
   }
 
+  /** Sends bytes as they are; each message comes with its length on the wire. */
+  streamBytes<O extends DescMessage>(
+    method: DescMethod & { output: O },
+    bytes: Uint8Array,
+  ): ClientReadableStream<{ message: MessageShape<O>; length: number }> {
+    return this.channel.makeServerStreamRequest(
+      pathOf(method),
+      (message: Uint8Array) => Buffer.from(message),
+      (answer) => ({ message: fromBinary(method.output, answer), length: answer.length }),
+      bytes,
+    );
+  }
+
   /** Sends bytes as they are. Resolves with the error, or rejects on success. */
   refusal(path: string, bytes: Buffer): Promise<ServiceError> {
     return new Promise((resolve, reject) => {
