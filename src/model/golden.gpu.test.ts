@@ -6,7 +6,7 @@ import reference from '../testing/golden/stories260K-reference.json';
 import type { GpuRunner } from './gpu-runner.ts';
 import { loadLlama } from './load-llama.ts';
 import type { LogitsRow, SampledRow } from './runner.ts';
-import { blocksFor, GREEDY, generate, logitsRow } from './testing/generate.ts';
+import { blocksFor, GREEDY, generate, logitsRow, slotStart } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
 
 let runner: GpuRunner;
@@ -65,12 +65,42 @@ describe.each(cases.cases)('case $prompt, BOS $bos', (golden) => {
     expect(rows.map((row) => row.id)).toEqual(path);
     expectLogprobs(rows, output_logprobs, output_top5);
   });
+
+  test('logprobs and top 5 of the prompt, and its last hidden state', async () => {
+    const { ids: prompt, input_logprobs, input_top5, last_prompt_hidden } = golden;
+    const scored = prompt.slice(1).map((id, i) => logitsRow(i, 0, { scored: id, logprob: true, topLogprobs: 5 }));
+    const rows = await runner.step({
+      sequences: [{ slot: 0, tokens: prompt, startPosition: 0, blockTable: blocksFor(prompt.length) }],
+      logits: [...scored, logitsRow(prompt.length - 1, 0, { hidden: true })],
+    });
+    expectLogprobs(rows.slice(0, -1), input_logprobs.slice(1) as number[], input_top5.slice(1) as number[][][]);
+    const hidden = rows.at(-1)!.hidden!;
+    expect(hidden).toHaveLength(last_prompt_hidden.length);
+    const error = Math.max(...hidden.map((value, i) => Math.abs(value - last_prompt_hidden[i]!)));
+    expect(error).toBeLessThan(cases.tolerance.hidden);
+  });
+});
+
+const penalties = cases.penalties.map((golden) => [JSON.stringify(golden.params), golden] as const);
+
+test.each(penalties)('ids under %s', async (_, { ids: prompt, params, output_ids }) => {
+  const start = {
+    frequencyPenalty: params.frequency_penalty,
+    presencePenalty: params.presence_penalty,
+    repetitionPenalty: params.repetition_penalty,
+    stopIds: cases.eos_ids,
+    minNewTokens: params.min_new_tokens,
+    biases: Object.entries(params.logit_bias).map(([id, bias]) => ({ id: Number(id), bias })),
+  };
+  const rows = await generate(runner, prompt, output_ids.length, {}, start);
+  expect(rows.map((row) => row.id)).toEqual(output_ids);
 });
 
 describe.each(cases.sampling)('sampling after $prompt', (golden) => {
   const batch = (rows: readonly LogitsRow[]) => ({
     sequences: [{ slot: 0, tokens: golden.ids, startPosition: 0, blockTable: blocksFor(golden.ids.length) }],
     logits: rows,
+    starts: [slotStart(0)],
   });
   const last = golden.ids.length - 1;
 

@@ -35,12 +35,13 @@ export function slotStart(slot: number, more: Partial<SlotStart> = {}): SlotStar
   };
 }
 
-/** Generates `count` ids after `prompt` in slot 0: the prompt in one step, then one row a step. */
+/** Generates `count` ids after `prompt` in slot 0, started with `start`: the prompt in one step, then one row a step. */
 export async function generate(
   runner: Runner,
   prompt: readonly number[],
   count: number,
   more: Partial<LogitsRow> = {},
+  start: Partial<SlotStart> = {},
 ): Promise<SampledRow[]> {
   const blockTable = blocksFor(prompt.length + count);
   const rows: SampledRow[] = [];
@@ -53,6 +54,7 @@ export async function generate(
     const [sampled] = await runner.step({
       sequences: [sequence],
       logits: [logitsRow(row, 0, { ...more, outputPosition: i })],
+      starts: i === 0 ? [slotStart(0, start)] : [],
     });
     rows.push(sampled!);
   }
