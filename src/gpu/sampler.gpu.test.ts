@@ -3,6 +3,7 @@ import type { LogitsEntry } from './pack-step.ts';
 import {
   argmaxReference,
   drawInteger,
+  FLOAT_MAX,
   inverseCdfReference,
   keptReference,
   logprobsReference,
@@ -11,6 +12,7 @@ import {
 import { RESULT_WORDS, Sampler } from './sampler.ts';
 import { GREEDY_ENTRY, KernelBench } from './testing/kernel-bench.ts';
 import { Random } from './testing/random.ts';
+import { readTop } from './top-logprobs.ts';
 
 const VOCABULARIES = [32, 512, 513, 49_152, 151_936];
 const TILE = 8;
@@ -67,19 +69,19 @@ async function sample(rows: readonly Float32Array[], entries: readonly Partial<L
   const words = await bench.readWords(sampler.results, entries.length * RESULT_WORDS);
   const top = await bench.readWords(sampler.top, 2 * Math.max(1, topAt));
   const floats = new Float32Array(words.buffer);
-  const topFloats = new Float32Array(top.buffer);
   for (const buffer of [sampler.results, sampler.top]) bench.gpu.buffers.free(buffer);
   return packed.map(
     (entry, i): Drawn => ({
       id: words[i * RESULT_WORDS]!,
       nonFinite: words[i * RESULT_WORDS + 1] === 1,
       logprob: floats[i * RESULT_WORDS + 2]!,
-      top: Array.from({ length: entry.top }, (_, j) => ({
-        id: top[(entry.topAt + j) * 2]!,
-        logprob: topFloats[(entry.topAt + j) * 2 + 1]!,
-      })),
+      top: topOf(readTop(top, entry.topAt, entry.top)),
     }),
   );
+}
+
+function topOf({ ids, logprobs }: ReturnType<typeof readTop>): Drawn['top'] {
+  return [...ids].map((id, i) => ({ id, logprob: logprobs[i]! }));
 }
 
 /** Logits with a spread like a model's. */
@@ -209,7 +211,7 @@ test('a logprob of a masked token is the smallest finite float', async () => {
   );
   expect(cold!.id).toBe(9);
   expect(cold!.logprob).toBe(0);
-  expect(cold!.top[1]!.logprob).toBe(Math.fround(-3.4028234e38));
+  expect(cold!.top[1]!.logprob).toBe(-FLOAT_MAX);
   expect(warm!.top[1]!.logprob / -3e38).toBeCloseTo(1, 5);
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { argmaxReference, type DrawParams, keptReference, logprobsReference } from './sampler.reference.ts';
+import { argmaxReference, type DrawParams, FLOAT_MAX, keptReference, logprobsReference } from './sampler.reference.ts';
 
 const params = (more: Partial<DrawParams>): DrawParams => ({
   temperature: 1,
@@ -25,13 +25,13 @@ test.each([
   ['the least of all', { topK: 3, topP: 0.9, minP: 0.4 }, [0, 2]],
   ['top p is of the probabilities before top k', { topK: 2, topP: 0.55 }, [0, 2]],
 ] as [string, Partial<DrawParams>, number[]][])('%s', (_, more, expected) => {
-  expect([...keptReference(logits, params(more))]).toEqual(expected);
+  expect([...keptReference(logits, params(more))].sort()).toEqual(expected);
 });
 
 test('logprobs are finite where a probability is zero', () => {
   const logprobs = logprobsReference(Float32Array.of(3e38, -3e38), 0.01);
   expect(logprobs[0]).toBe(0);
-  expect(logprobs[1]).toBe(-3.4028234e38);
+  expect(logprobs[1]).toBe(-FLOAT_MAX);
 });
 
 test('the best of equals is the lowest id, and -0 equals +0', () => {

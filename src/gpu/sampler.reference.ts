@@ -1,6 +1,7 @@
 import { threefry } from './threefry.ts';
 
-const FLOAT_MAX = 3.4028234e38;
+/** The largest finite f32. A logit of -FLOAT_MAX is a masked id's: its weight is 0. */
+export const FLOAT_MAX = 3.4028234663852886e38;
 
 export interface DrawParams {
   /** 0 is greedy. */
@@ -29,9 +30,10 @@ export function argmaxReference(logits: Float32Array): number {
 export function logprobsReference(logits: Float32Array, temperature: number): Float64Array {
   const t = temperature === 0 ? 1 : temperature;
   const high = logits[argmaxReference(logits)]!;
+  const scaled = (logit: number) => (logit === -FLOAT_MAX ? Number.NEGATIVE_INFINITY : (logit - high) / t);
   let sum = 0;
-  for (const logit of logits) sum += Math.exp((logit - high) / t);
-  return Float64Array.from(logits, (logit) => Math.max((logit - high) / t - Math.log(sum), -FLOAT_MAX));
+  for (const logit of logits) sum += Math.exp(scaled(logit));
+  return Float64Array.from(logits, (logit) => Math.max(scaled(logit) - Math.log(sum), -FLOAT_MAX));
 }
 
 /** Ids by (logit descending, id ascending). */
@@ -40,7 +42,7 @@ export function orderReference(logits: Float32Array): Uint32Array {
 }
 
 /**
- * The ids that stay, in ascending order. Of the order (logit descending, id ascending) the first n: the least of
+ * The ids that stay, best first. Of the order (logit descending, id ascending) the first n: the least of
  * top k, of the tokens with a probability before them ≤ top p, and of those with p ≥ min p × p max.
  */
 export function keptReference(logits: Float32Array, params: DrawParams): Uint32Array {
@@ -50,13 +52,13 @@ export function keptReference(logits: Float32Array, params: DrawParams): Uint32A
   let n = 0;
   let before = 0;
   for (const id of order) {
-    if (params.topK > 0 && n >= params.topK) break;
+    if (logits[id] === -FLOAT_MAX || (params.topK > 0 && n >= params.topK)) break;
     if (params.topP < 1 && before > params.topP) break;
     if (params.minP > 0 && Math.exp(logprobs[id]! - best) < params.minP) break;
     before += Math.exp(logprobs[id]!);
     n++;
   }
-  return order.slice(0, n).sort();
+  return order.slice(0, n);
 }
 
 /** The draw's uniform: an integer in [0, 2²⁴). */
@@ -65,7 +67,7 @@ export function drawInteger(seed: bigint, outputPosition: number, sampleIndex: n
   return threefry(key, [outputPosition, sampleIndex])[0] >>> 8;
 }
 
-/** The id at `uniform` in [0, 1) of the running sum of the kept tokens in ascending id. */
+/** The id at `uniform` in [0, 1) of the running sum of the kept tokens, best first. */
 export function inverseCdfReference(
   logprobs: Float64Array,
   kept: Uint32Array,

@@ -1,17 +1,16 @@
-import argmaxCode from '../../shaders/argmax.wgsl?raw';
-import chunksCode from '../../shaders/argmax-chunks.wgsl?raw';
-import keyCode from '../../shaders/logit-key.wgsl?raw';
-import rankCode from '../../shaders/rank-logprobs.wgsl?raw';
-import sampleCode from '../../shaders/sample.wgsl?raw';
-import selectCode from '../../shaders/select-kept.wgsl?raw';
-import stepCode from '../../shaders/step.wgsl?raw';
-import threefryCode from '../../shaders/threefry.wgsl?raw';
-import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import type { Gpu } from './gpu.ts';
-import { Kernel } from './kernel.ts';
-
-/** Logits that one thread of argmax looks at first. */
-const ARGMAX_CHUNK = 512;
+import { compileSampler, type SamplerKernels } from './sampler-kernels.ts';
+import {
+  BUCKETS,
+  CHUNK_IDS,
+  CHUNK_STATE,
+  JOB_STATE,
+  LIST,
+  LISTS,
+  ROW_STATE,
+  SMALL_VOCABULARY,
+  SPAN_IDS,
+} from './sampler-layout.ts';
 
 /** u32 words of a row's result: id, non-finite, bits of the logprob, 0. */
 export const RESULT_WORDS = 4;
@@ -28,11 +27,13 @@ export interface SamplerShape {
   readonly maxIds: number;
   /** Ids of one slot. */
   readonly maxLogprobIds: number;
+  /** Largest vocabulary that is searched as a whole; for tests. */
+  readonly smallVocabulary?: number;
 }
 
 export interface SamplerBuffers {
   readonly step: GPUBuffer;
-  /** [tileRows, vocabulary] f32. */
+  /** [tileRows, vocabulary] f32. Exactly -FLOAT_MAX: the id can't be drawn. */
   readonly logits: GPUBuffer;
   /** [maxSequences] u32. */
   readonly lastIds: GPUBuffer;
@@ -43,128 +44,161 @@ export interface SamplerBuffers {
 /** What a row of a tile asks for beside its best id; decides which kernels run. */
 export interface TileRow {
   readonly sampled: boolean;
-  readonly logprob: boolean;
   readonly topK: number;
   readonly topP: number;
   readonly minP: number;
   readonly top: number;
   readonly idLogprobs?: boolean;
-  readonly scored?: number | undefined;
 }
 
 interface TileGroups {
   readonly chunks: GPUBindGroup;
-  readonly argmax: GPUBindGroup;
-  readonly sample: GPUBindGroup;
+  readonly rows: GPUBindGroup;
+  readonly masses: GPUBindGroup;
+  readonly scan: GPUBindGroup;
+  /** One a round. */
+  readonly collect: readonly [GPUBindGroup, GPUBindGroup];
+  readonly select: readonly [GPUBindGroup, GPUBindGroup];
   readonly top: GPUBindGroup;
-  readonly rank: GPUBindGroup;
+  readonly ids: GPUBindGroup;
+}
+
+interface SamplerState {
+  /** [maxLogitsRows, RESULT_WORDS] u32. */
+  readonly results: GPUBuffer;
+  /** [maxTop, 2] u32: id, bits of the logprob; a row's begin where its logits record says, in no order: see readTop. */
+  readonly top: GPUBuffer;
+  /** [maxIds] f32: logprobs of slots' ids; a row's begin where its logits record says. */
+  readonly idLogprobs: GPUBuffer;
+  /** [2 × tileRows, JOB_STATE] u32: what each row of the tile sampled last kept, for tests; see sampler-layout.ts. */
+  readonly jobs: GPUBuffer;
 }
 
 /**
  * From logits to ids: best id, or a draw, with logprobs where asked. Logits come in tiles of `tileRows` rows, one
  * scratch for all. Which rows: those that the step's header says now (its count of logits rows, and where their records
- * begin); a submit for some of a step's rows rewrites those two words, and row 0 is then the first of these. See shaders/argmax*.wgsl, sample.wgsl, top-logprobs.wgsl, rank-logprobs.wgsl.
+ * begin); a submit for some of a step's rows rewrites those two words, and row 0 is then the first of these.
+ * Which kernels there are, what they cost and why: docs/kernels.md, "Sampling".
  */
 export class Sampler {
-  /** [maxLogitsRows, RESULT_WORDS] u32. */
   readonly results: GPUBuffer;
-  /** [maxTop, 2] u32: id, bits of the logprob; a row's begin where its logits record says. */
   readonly top: GPUBuffer;
-  /** [maxIds] f32: logprobs of slots' ids; a row's begin where its logits record says. */
   readonly idLogprobs: GPUBuffer;
-  readonly #kernels: Readonly<Record<keyof TileGroups, Kernel>>;
+  readonly jobs: GPUBuffer;
+  readonly #kernels: SamplerKernels;
   readonly #tiles: readonly TileGroups[];
-  readonly #chunks: number;
+  readonly #shape: SamplerShape;
 
-  private constructor(
-    results: GPUBuffer,
-    top: GPUBuffer,
-    idLogprobs: GPUBuffer,
-    kernels: Readonly<Record<keyof TileGroups, Kernel>>,
-    tiles: readonly TileGroups[],
-    chunks: number,
-  ) {
-    this.results = results;
-    this.top = top;
-    this.idLogprobs = idLogprobs;
+  private constructor(state: SamplerState, kernels: SamplerKernels, tiles: readonly TileGroups[], shape: SamplerShape) {
+    this.results = state.results;
+    this.top = state.top;
+    this.idLogprobs = state.idLogprobs;
+    this.jobs = state.jobs;
     this.#kernels = kernels;
     this.#tiles = tiles;
-    this.#chunks = chunks;
+    this.#shape = shape;
   }
 
   static async create(gpu: Gpu, shape: SamplerShape, buffers: SamplerBuffers): Promise<Sampler> {
     const { vocabulary, tileRows } = shape;
-    const count = Math.ceil(vocabulary / ARGMAX_CHUNK);
-    const [chunks, best, totals, candidates, results, top, idLogprobs] = await Promise.all([
-      gpu.storage('argmax chunks', tileRows * count * 3 * 4),
-      gpu.storage('best', tileRows * 4 * 4),
-      gpu.storage('totals', tileRows * 4),
-      gpu.storage('top candidates', shape.maxTop * 4),
+    const { step, logits, lastIds, slotIds } = buffers;
+    const chunks = Math.ceil(vocabulary / CHUNK_IDS);
+    const spans = Math.ceil(vocabulary / SPAN_IDS);
+    const jobCount = 2 * tileRows;
+    const [chunkStats, rowStats, jobs, lists, partials, results, top, idLogprobs] = await Promise.all([
+      gpu.storage('chunk stats', tileRows * chunks * CHUNK_STATE * 4),
+      gpu.storage('row stats', tileRows * ROW_STATE * 4),
+      gpu.storage('sampler jobs', jobCount * JOB_STATE * 4),
+      gpu.storage('candidates', jobCount * LISTS * (1 + LIST) * 4),
+      gpu.storage('bucket masses', jobCount * spans * 2 * BUCKETS * 4),
       gpu.storage('results', shape.maxLogitsRows * RESULT_WORDS * 4),
       gpu.storage('top logprobs', shape.maxTop * 2 * 4),
       gpu.storage('id logprobs', shape.maxIds * 4),
     ]);
-    const kernels = await compileKernels(gpu);
-    const { step, logits, lastIds } = buffers;
+    const kernels = await compileSampler(gpu, vocabulary);
+    const small = smallVocabulary(shape);
     const firstRows = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => tile * tileRows);
     const tiles = await Promise.all(
       firstRows.map(async (first): Promise<TileGroups> => {
-        const sampleFields = [vocabulary, vocabulary, first];
-        const [chunkGroup, argmax, sample, topGroup, rank] = await Promise.all([
-          kernels.chunks.bind([vocabulary, vocabulary, count, first], [step, logits, chunks]),
-          kernels.argmax.bind([count, first, tileRows], [step, chunks, best, results, lastIds]),
-          kernels.sample.bind(sampleFields, [step, logits, best, results, lastIds, totals]),
-          kernels.top.bind(sampleFields, [step, logits, best, candidates]),
-          kernels.rank.bind([vocabulary, first], [step, logits, best, totals, candidates, top]),
-        ]);
-        return { chunks: chunkGroup, argmax, sample, top: topGroup, rank };
+        const collectOf = (round: number) =>
+          kernels.collect.bind(
+            [vocabulary, chunks, spans, first, tileRows, round],
+            [step, logits, rowStats, jobs, chunkStats, lists],
+          );
+        const selectOf = (round: number) =>
+          kernels.select.bind(
+            [vocabulary, first, tileRows, round],
+            [step, logits, rowStats, jobs, lists, results, lastIds],
+          );
+        const [chunkGroup, rows, masses, scan, collect0, collect1, select0, select1, topGroup, ids] = await Promise.all(
+          [
+            kernels.chunks.bind([vocabulary, chunks, first], [step, logits, chunkStats]),
+            kernels.rows.bind(
+              [vocabulary, chunks, first, tileRows, small],
+              [step, logits, chunkStats, rowStats, jobs, results, lastIds],
+            ),
+            kernels.masses.bind(
+              [vocabulary, chunks, spans, first, tileRows],
+              [step, logits, rowStats, jobs, chunkStats, partials],
+            ),
+            kernels.scan.bind([vocabulary, spans, first, tileRows], [step, partials, jobs, lists]),
+            collectOf(0),
+            collectOf(1),
+            selectOf(0),
+            selectOf(1),
+            kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, rowStats, jobs, chunkStats, top]),
+            kernels.ids.bind(
+              [vocabulary, first, tileRows, shape.maxLogprobIds],
+              [step, logits, rowStats, slotIds, idLogprobs],
+            ),
+          ],
+        );
+        return {
+          chunks: chunkGroup,
+          rows,
+          masses,
+          scan,
+          collect: [collect0, collect1],
+          select: [select0, select1],
+          top: topGroup,
+          ids,
+        };
       }),
     );
-    return new Sampler(results, top, idLogprobs, kernels, tiles, count);
+    return new Sampler({ results, top, idLogprobs, jobs }, kernels, tiles, shape);
   }
 
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
   encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
     const groups = this.#tiles[tile]!;
-    const { chunks, argmax, sample, top, rank } = this.#kernels;
-    chunks.dispatchThreads(pass, groups.chunks, rows.length * this.#chunks);
-    argmax.dispatchThreads(pass, groups.argmax, rows.length);
-    if (rows.some((row) => row.sampled || row.logprob || row.top > 0))
-      sample.dispatch(pass, groups.sample, rows.length);
-    if (rows.some((row) => row.top > 0)) {
-      top.dispatch(pass, groups.top, rows.length);
-      rank.dispatch(pass, groups.rank, rows.length);
+    const kernels = this.#kernels;
+    const { vocabulary, tileRows } = this.#shape;
+    kernels.chunks.dispatchThreads(pass, groups.chunks, rows.length * Math.ceil(vocabulary / CHUNK_IDS));
+    kernels.rows.dispatch(pass, groups.rows, rows.length);
+    const top = rows.some((row) => row.top > 0);
+    const sampled = rows.some((row) => row.sampled);
+    if (top || sampled) {
+      // Jobs of top logprobs come after those of all rows of a tile.
+      const jobs = top ? tileRows + rows.length : rows.length;
+      const spans = jobs * Math.ceil(vocabulary / SPAN_IDS);
+      const buckets = vocabulary > smallVocabulary(this.#shape);
+      if (buckets) {
+        kernels.masses.dispatch(pass, groups.masses, spans);
+        kernels.scan.dispatch(pass, groups.scan, jobs);
+        kernels.collect.dispatch(pass, groups.collect[0], spans);
+      }
+      kernels.select.dispatch(pass, groups.select[0], jobs);
+      const filtered = rows.some((row) => row.sampled && (row.topK > 0 || row.topP < 1 || row.minP > 0));
+      if (buckets && filtered) {
+        kernels.collect.dispatch(pass, groups.collect[1], rows.length * Math.ceil(vocabulary / SPAN_IDS));
+        kernels.select.dispatch(pass, groups.select[1], rows.length);
+      }
     }
+    if (top) kernels.top.dispatch(pass, groups.top, rows.length);
+    if (rows.some((row) => row.idLogprobs)) kernels.ids.dispatch(pass, groups.ids, rows.length);
   }
 }
 
-async function compileKernels(gpu: Gpu): Promise<Readonly<Record<keyof TileGroups, Kernel>>> {
-  const [chunks, argmax, sample, top, rank] = await Promise.all([
-    Kernel.compile(gpu, {
-      name: 'argmax-chunks',
-      code: [stepCode, keyCode, chunksCode],
-      bindings: ['uniform', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'argmax',
-      code: [stepCode, keyCode, argmaxCode],
-      bindings: ['uniform', 'read', 'read', 'write', 'write', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'sample',
-      code: [stepCode, keyCode, selectCode, threefryCode, sampleCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'write', 'write', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'top-logprobs',
-      code: [stepCode, keyCode, selectCode, topCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'rank-logprobs',
-      code: [stepCode, keyCode, selectCode, rankCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
-    }),
-  ]);
-  return { chunks, argmax, sample, top, rank };
+function smallVocabulary(shape: SamplerShape): number {
+  return shape.smallVocabulary ?? SMALL_VOCABULARY;
 }

@@ -1,6 +1,6 @@
 /**
  * A row's top logprobs from `top` of the Sampler, [count, 2] u32 from entry `at` on: best first, ties by ascending id.
- * The GPU tells which they are, in no order.
+ * The GPU tells which they are, in no order. Equal logprobs are in the order of their ids, also of logits that differ.
  */
 export function readTop(
   words: Uint32Array<ArrayBuffer>,

@@ -1,0 +1,102 @@
+// What the sampler's kernels share: sizes, the layout of their state, weights (src/gpu/sampler-layout.ts has the same
+// numbers).
+//
+//   chunks  [tile rows, chunks, 4]  of 512 ids each: best logit, 1 if a NaN or an infinity was seen, sum of
+//                                   exp((logit - best) / T), lowest logit that isn't masked
+//   rows    [tile rows, 16]         ROW_* words
+//   jobs    [2 * tile rows, 320]    JOB_* words: a row's draw; after those of all rows, its top logprobs
+//   lists   [2 * tile rows, 3, 1 + LIST]  count and ids, in no order: of the bucket of the cut, of the one guessed for
+//                                   the draw, of the draw's where the guess was wrong
+const CHUNK_IDS = 512u;
+const CHUNK_WORDS = 128u;
+const SPAN_CHUNKS = 16u;
+const LIST = 4096u;
+const LISTS_OF_JOB = 3u * (LIST + 1u);
+const BUCKETS = 256u;
+
+const ROW_ID = 0u;
+const ROW_NON_FINITE = 1u;
+const ROW_HIGH = 2u;
+const ROW_LN_TOTAL = 3u;
+const ROW_TEMPERATURE = 4u;
+const ROW_STATE = 16u;
+
+// 0: nothing (left) to do; else what the bucket is searched for.
+const JOB_TASK = 0u;
+const JOB_BUCKET = 1u;
+// Which list has the bucket.
+const JOB_LIST = 2u;
+// The cut: at most `limit` tokens, none once the weight before it is over `mass limit`, none below `floor`.
+const JOB_LIMIT = 3u;
+const JOB_MASS_LIMIT = 4u;
+const JOB_FLOOR = 5u;
+// Bucket of a logit: (high - max(logit, range low)) * bucket scale.
+const JOB_RANGE_LOW = 6u;
+const JOB_BUCKET_SCALE = 7u;
+// log2 of a weight, a unit of logit.
+const JOB_LOG2_SCALE = 8u;
+const JOB_GUESS = 9u;
+// Kept are keys above the cut key, and of those equal to it ids up to the cut id.
+const JOB_CUT_KEY = 10u;
+const JOB_CUT_ID = 11u;
+const JOB_CUT_BUCKET = 12u;
+const JOB_KEPT_COUNT = 13u;
+const JOB_KEPT_MASS = 14u;
+const JOB_COUNT_ABOVE = 15u;
+// [257] weight above each bucket.
+const JOB_ABOVE = 32u;
+const JOB_STATE = 320u;
+
+const TASK_CUT = 1u;
+const TASK_DRAW = 2u;
+const NONE = 0xffffffffu;
+
+const FLOAT_MAX = 3.4028234663852886e38;
+const LOG2_E = 1.4426950408889634;
+// Bits of the logit of an id that can't be drawn: -FLOAT_MAX. Its weight is 0.
+const MASKED = 0xff7fffffu;
+
+// The least logit that a weight is computed of: 2^-log2Weight of the best's, or as far down as a float goes.
+fn lowestLogit(high: f32, log2Scale: f32, log2Weight: f32) -> f32 {
+  // By 1024, so that nothing overflows.
+  let most = FLOAT_MAX + min(high, 0.0);
+  let spread = log2Weight * 0.0009765625 / log2Scale;
+  if (most * 0.0009765625 <= spread) {
+    return high - most;
+  }
+  return high - spread * 1024.0;
+}
+
+// log2 of a weight, a unit of logit, at a temperature taken as in [1e-30, 1.2e38].
+fn log2ScaleOf(temperature: f32) -> f32 {
+  return LOG2_E / clamp(temperature, 1e-30, 1.2e38);
+}
+
+// ln of a token's probability, never below the smallest float.
+fn logprobOf(logitBits: u32, high: f32, temperature: f32, lnTotal: f32) -> f32 {
+  if (logitBits == MASKED) {
+    return -FLOAT_MAX;
+  }
+  let distance = max(bitcast<f32>(logitBits), max(high, 0.0) - FLOAT_MAX) - high;
+  if (distance <= -FLOAT_MAX * min(temperature, 1.0)) {
+    return -FLOAT_MAX;
+  }
+  return max(distance / temperature, lnTotal - FLOAT_MAX) - lnTotal;
+}
+
+// log2 of the weight that a bucket's top loses against the one before.
+fn bucketLog2(log2Scale: f32, bucketScale: f32) -> f32 {
+  if (bucketScale == 0.0) {
+    return 0.0;
+  }
+  return log2Scale / bucketScale;
+}
+
+// Bucket of a logit, before the fraction is cut off.
+fn placeOf(logit: f32, high: f32, low: f32, bucketScale: f32) -> f32 {
+  return min((high - max(logit, low)) * bucketScale, 255.0);
+}
+
+fn placesOf(logits: vec4<f32>, high: f32, low: f32, bucketScale: f32) -> vec4<f32> {
+  return min((vec4<f32>(high) - max(logits, vec4<f32>(low))) * bucketScale, vec4<f32>(255.0));
+}
