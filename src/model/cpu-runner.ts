@@ -144,14 +144,15 @@ export class CpuRunner implements Runner {
   /** A row's result; its slot keeps the id and counts it. */
   #draw({ entry, logits, hidden }: LogitsResult, mask?: Uint32Array): SampledRow {
     const adjusted = entry.scored === undefined ? this.#adjust(entry, logits, mask) : logits;
-    const id = entry.scored ?? sampleReference(adjusted, entry, entry.outputPosition);
+    const nothing = adjusted.every((logit) => logit === MASKED_LOGIT);
+    const id = entry.scored ?? (nothing ? 0 : sampleReference(adjusted, entry, entry.outputPosition));
     if (entry.writesSlot) this.#lastIds[entry.slot] = id;
     const state = this.#states.get(entry.slot);
     if (state && entry.scored === undefined) state.counts.set(id, (state.counts.get(id) ?? 0) + 1);
     return {
       ...sampledRow(entry, adjusted, id, state?.start.logprobIds ?? []),
       ...(entry.hidden ? { hidden } : {}),
-      nonFinite: hasNonFinite(logits),
+      nonFinite: nothing || hasNonFinite(logits),
     };
   }
 
@@ -214,8 +215,7 @@ function sampledRow(
 ): Omit<SampledRow, 'nonFinite'> {
   if (!entry.logprob && entry.top === 0 && entry.ids === undefined) return { id };
   const logprobs = logprobsReference(logits, entry.temperature);
-  // What can't be drawn has the lowest one at any temperature.
-  const tell = (one: number) => (logits[one] === MASKED_LOGIT ? MASKED_LOGIT : logprobs[one]!);
+  const tell = (one: number) => logprobs[one]!;
   const row = entry.logprob ? { id, logprob: Math.fround(tell(id)) } : { id };
   const more = entry.ids === undefined ? {} : { idLogprobs: Float32Array.from(logprobIds, tell) };
   if (entry.top === 0) return { ...row, ...more };

@@ -5,7 +5,7 @@ import { CpuRunner } from './cpu-runner.ts';
 import type { GpuRunner } from './gpu-runner.ts';
 import { loadLlama } from './load-llama.ts';
 import type { Runner, SampledRow, StepBatch } from './runner.ts';
-import { blocksFor, logitsRow, slotStart } from './testing/generate.ts';
+import { blocksFor, GREEDY, logitsRow, slotStart } from './testing/generate.ts';
 import { differences, RandomSteps } from './testing/random-steps.ts';
 import { tinyModel } from './testing/tiny-model.ts';
 
@@ -52,6 +52,21 @@ test('random steps allocate nothing', async () => {
     await run(gpu, batch, masks);
   }
   expect([gpu.allocatedBytes, gpu.allocatedBuffers]).toEqual(before);
+});
+
+test.each(['greedy', 'sampled'])('a %s row that may draw nothing says so', async (kind) => {
+  const sampling = kind === 'greedy' ? GREEDY : { ...GREEDY, temperature: 1, topP: 0.5 };
+  const batch: StepBatch = {
+    sequences: [{ slot: 0, tokens: [3], startPosition: 0, blockTable: [0] }],
+    logits: [logitsRow(0, 0, { masked: true, sampling })],
+    starts: [slotStart(0, { stopIds: [9], minNewTokens: 1, biases: [{ id: 9, bias: 40 }] })],
+  };
+  for (const runner of [gpu, cpu]) {
+    const [row] = await run(runner, batch, [packIdSet([9], 61)]);
+    expect(row!.nonFinite).toBe(true);
+    const [other] = await run(runner, batch, [packIdSet([9, 10], 61)]);
+    expect([other!.id, other!.nonFinite]).toEqual([10, false]);
+  }
 });
 
 describe('on the GPU', () => {

@@ -110,7 +110,7 @@ export interface SampledRow {
   readonly idLogprobs?: Float32Array;
   /** [hiddenSize], where asked for. */
   readonly hidden?: Float32Array;
-  /** The logits held a NaN or an infinity: the id means nothing. */
+  /** The logits held a NaN or an infinity, or every id was masked: the id means nothing. */
   readonly nonFinite: boolean;
 }
 
