@@ -28,19 +28,25 @@ test.each<[WeightFormat, number, number]>([
     { slot: 2, tokens: prompt, startPosition: 0, blockTable: [0] },
     { slot: 1, tokens: 'slot', startPosition: 5, blockTable: [1] },
     { slot: 0, tokens: 'slot', startPosition: 9, blockTable: [2] },
+    { slot: 3, tokens: { length: 2 }, embedded: true, startPosition: 0, blockTable: [3] },
   ]);
-  const output = await bench.rows(new Float32Array(9 * columns).fill(5), columns);
+  const output = await bench.rows(new Float32Array(11 * columns).fill(5), columns);
   const embedding = await Embedding.create(cut.gpu, matrix, {
     step,
     lastIds: await bench.buffer(Uint32Array.of(31, 3, 12)),
     output,
   });
-  await bench.run((pass) => embedding.encode(pass, 9));
+  const given = new Random(columns + 1).normals(2 * columns);
+  embedding.give(9, given);
+  await bench.run((pass) => embedding.encode(pass, 11));
   const actual = await bench.read(output);
   [...prompt, 3, 31].forEach((id, row) => {
     expect(bits(paddedRow(actual, columns, row))).toEqual(
       bits(embeddingReference(values, columns, id) as Float32Array<ArrayBuffer>),
     );
   });
+  for (const i of [0, 1]) {
+    expect(bits(paddedRow(actual, columns, 9 + i))).toEqual(bits(given.slice(i * columns, (i + 1) * columns)));
+  }
   if (cut !== bench) cut.close();
 });
