@@ -40,7 +40,8 @@ describe.each(types)('%s', (type) => {
     expect(dequantise(type, new Uint8Array(0))).toHaveLength(0);
   });
 
-  it.runIf(format.halves.length > 0)('finds each scale that is infinite or undefined', () => {
+  if (format.halves.length === 0) return;
+  it('finds each scale that is infinite or undefined', () => {
     const bytes = blocks(type);
     expect(firstBadBlock(format, bytes)).toBe(-1);
     for (const half of format.halves) {

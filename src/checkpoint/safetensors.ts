@@ -1,4 +1,5 @@
 import type { ByteSource } from './byte-source.ts';
+import { checkOverlaps } from './check-overlaps.ts';
 import { type Checkpoint, CheckpointError, type TensorInfo } from './checkpoint.ts';
 
 export type { Checkpoint, TensorInfo } from './checkpoint.ts';
@@ -90,14 +91,4 @@ function readTensorInfo(source: ByteSource, dataStart: number, name: string, ent
 
 function isSizes(value: unknown): value is number[] {
   return Array.isArray(value) && value.every((size) => Number.isSafeInteger(size) && size >= 0);
-}
-
-function checkOverlaps(file: string, tensors: ReadonlyMap<string, TensorInfo>): void {
-  const byOffset = [...tensors.values()].filter((t) => t.byteLength > 0).sort((a, b) => a.offset - b.offset);
-  for (let i = 1; i < byOffset.length; i++) {
-    const [before, after] = [byOffset[i - 1]!, byOffset[i]!];
-    if (before.offset + before.byteLength > after.offset) {
-      throw new CheckpointError(`${file}: tensors ${before.name} and ${after.name} overlap`);
-    }
-  }
 }
