@@ -1,0 +1,53 @@
+import type { ByteSource } from './byte-source.ts';
+import type { Checkpoint } from './checkpoint.ts';
+import { type Gguf, readGguf } from './gguf.ts';
+import type { GgufArchitecture } from './gguf-architecture.ts';
+import { ggufCheckpoint } from './gguf-checkpoint.ts';
+import { LLAMA } from './gguf-llama.ts';
+import { type GgufTokenizer, ggufTokenizer } from './gguf-tokenizer.ts';
+import { ggufVocabulary } from './gguf-vocabulary.ts';
+import { type ModelConfig, parseModelConfig } from './model-config.ts';
+
+/** All that a GGUF file says of a model, in the form that a Hugging Face folder has it. */
+export interface GgufModel extends GgufTokenizer {
+  /** Tensors under Hugging Face's names, rows in Hugging Face's order, types GGML's. */
+  readonly checkpoint: Checkpoint;
+  /** config.json. */
+  readonly configJson: string;
+  readonly config: ModelConfig;
+}
+
+/** By GGUF's general.architecture. */
+const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = { llama: LLAMA };
+
+/**
+ * Opens a GGUF file as a model. Holds its metadata, no tensor. Rejects with CheckpointError naming file, key or tensor,
+ * and reason.
+ */
+export async function openGguf(source: ByteSource): Promise<GgufModel> {
+  const gguf = await readGguf(source);
+  const architecture = ggufArchitecture(gguf);
+  const raw = await architecture.config(gguf);
+  const vocabulary = ggufVocabulary(gguf);
+  const configJson = JSON.stringify({
+    ...raw,
+    bos_token_id: vocabulary.bos ?? null,
+    eos_token_id: vocabulary.ends,
+    pad_token_id: vocabulary.padding ?? null,
+  });
+  const config = parseModelConfig(configJson, source.name);
+  if (vocabulary.tokens.length > config.vocabSize) {
+    gguf.metadata.fail('tokenizer.ggml.tokens', `has ${vocabulary.tokens.length} tokens of ${config.vocabSize}`);
+  }
+  return { checkpoint: ggufCheckpoint(gguf, architecture, raw), configJson, config, ...ggufTokenizer(gguf) };
+}
+
+function ggufArchitecture({ metadata }: Gguf): GgufArchitecture {
+  const name = metadata.string('general.architecture');
+  if (name !== undefined && Object.hasOwn(ARCHITECTURES, name)) return ARCHITECTURES[name]!;
+  const known = Object.keys(ARCHITECTURES).join(', ');
+  return metadata.fail(
+    'general.architecture',
+    name === undefined ? 'is missing' : `is ${JSON.stringify(name)}; known: ${known}`,
+  );
+}

@@ -1,0 +1,40 @@
+/** How texts are cut into words before byte-level BPE, by the name that GGUF's `tokenizer.ggml.pre` has for it. */
+export interface PreTokenizer {
+  /** Regular expressions; each cuts what the one before left, and both matches and what lies between are words. */
+  readonly splits: readonly string[];
+  /** Words that are tokens are taken whole, whatever the merges say. */
+  readonly ignoreMerges?: boolean;
+  /** Whether BOS starts a text where the metadata don't say. */
+  readonly addBos?: boolean;
+  /** Unicode normalisation before all else. */
+  readonly nfc?: boolean;
+}
+
+// The splits are those of the models' own tokenizer.json; names as in https://github.com/ggml-org/llama.cpp, llama-vocab.
+
+const GPT2 = String.raw`'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`;
+const CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const REST = String.raw` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+const WORDS = String.raw`[^\r\n\p{L}\p{N}]?\p{L}+`;
+
+const GPT_2: PreTokenizer = { splits: [GPT2] };
+/** Every numeric character alone. */
+const SINGLE_DIGITS: PreTokenizer = { splits: [String.raw`\p{N}`, GPT2] };
+const LLAMA_3: PreTokenizer = {
+  splits: [String.raw`${CONTRACTIONS}|${WORDS}|\p{N}{1,3}|${REST}`],
+  ignoreMerges: true,
+  addBos: true,
+};
+const QWEN_2: PreTokenizer = { splits: [String.raw`${CONTRACTIONS}|${WORDS}|\p{N}|${REST}`], nfc: true };
+const DEFAULT: PreTokenizer = {
+  splits: [String.raw`[\p{P}\$\+<=>\^~\|]+`, GPT2, String.raw`\p{N}+`, '[0-9][0-9][0-9]'],
+};
+
+export const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
+  default: DEFAULT,
+  'gpt-2': GPT_2,
+  smollm: SINGLE_DIGITS,
+  starcoder: SINGLE_DIGITS,
+  'llama-bpe': LLAMA_3,
+  qwen2: QWEN_2,
+};
