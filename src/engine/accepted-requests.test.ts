@@ -6,6 +6,7 @@ import { GenerateRequestSchema } from '../contract/gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from '../contract/normalise-request.ts';
 import type { ModelLimits, NormalisedRequest } from '../contract/normalised-request.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
+import { PLAIN_SLOT } from '../model/slot-traits.ts';
 import { encodeStep } from '../model/step-metadata.ts';
 
 const MODEL: ModelLimits = { vocabSize: 512, contextLength: 64, eosTokenIds: [1, 2], hiddenSize: 64 };
@@ -15,6 +16,11 @@ const RUNNER: RunnerLimits = {
   maxSequences: 1,
   maxLogitsRows: 1,
   maxTopLogprobs: MODEL.vocabSize,
+  maxTop: MODEL.vocabSize,
+  maxBiases: MODEL.vocabSize,
+  maxLogprobIds: MODEL.vocabSize,
+  maxHiddenRows: 1,
+  hiddenSize: MODEL.hiddenSize,
   contextLength: MODEL.contextLength,
   vocabSize: MODEL.vocabSize,
   blocks: MODEL.contextLength / BLOCK_TOKENS,
@@ -29,6 +35,7 @@ const mostly = <T>(valid: fc.Arbitrary<T>, ...other: fc.Arbitrary<T>[]) =>
 const edge = fc.constantFrom(...EDGES.map(Math.fround));
 const unit = mostly(fc.float({ min: 0, max: 1 }), edge, fc.float());
 const integer = fc.oneof(fc.constantFrom(-1, 0, 1, 511, 512, 513, 1024, 1025, 2 ** 31 - 1), fc.integer());
+const penalty = mostly(fc.float({ min: -2, max: 2 }), edge, fc.float());
 const id = fc.integer({ min: 0, max: 511 });
 const asked = fc.record({
   temperature: mostly(fc.float({ min: 0, noNaN: true, noDefaultInfinity: true }), edge, fc.float()),
@@ -38,6 +45,12 @@ const asked = fc.record({
   n: mostly(fc.integer({ min: 0, max: 128 }), integer),
   maxNewTokens: fc.option(integer, { nil: undefined }),
   ignoreEos: fc.boolean(),
+  frequencyPenalty: penalty,
+  presencePenalty: penalty,
+  repetitionPenalty: mostly(fc.float({ min: 0, max: 2 }), edge, fc.float()),
+  minNewTokens: mostly(fc.integer({ min: 0, max: 3 }), integer),
+  logitBias: fc.dictionary(mostly(fc.nat(511).map(String), fc.string()), mostly(edge, fc.float()), { maxKeys: 4 }),
+  tokenIdsLogprob: mostly(fc.array(id, { maxLength: 4 }), fc.array(integer, { maxLength: 2 })),
   topLogprobsNum: mostly(fc.integer({ min: 0, max: 512 }), integer),
   returnLogprob: fc.boolean(),
   seed: fc.option(fc.maxSafeInteger(), { nil: undefined }),
@@ -48,13 +61,14 @@ const asked = fc.record({
 });
 
 /** What of a request is taken; undefined where it is refused. */
-function taken({ topLogprobsNum, returnLogprob, seed, inputIds, maxNewTokens, ...sampling }: Asked) {
+function taken({ topLogprobsNum, returnLogprob, tokenIdsLogprob, seed, inputIds, maxNewTokens, ...sampling }: Asked) {
   const request = create(GenerateRequestSchema, {
     tokenized: { inputIds },
     stream: true,
     logprobStartLen: -1,
     topLogprobsNum,
     returnLogprob,
+    tokenIdsLogprob: tokenIdsLogprob.map((one) => one >>> 0),
     samplingParams: {
       ...sampling,
       ...(maxNewTokens === undefined ? {} : { maxNewTokens }),
@@ -71,7 +85,8 @@ function taken({ topLogprobsNum, returnLogprob, seed, inputIds, maxNewTokens, ..
 type Asked = typeof asked extends fc.Arbitrary<infer T> ? T : never;
 
 /** The step that makes output token `outputPosition` of a sample, as an engine would plan it. */
-function encode({ inputIds, sampling, topLogprobs, outputLogprobs }: NormalisedRequest, sample: number, at: number) {
+function encode(request: NormalisedRequest, sample: number, at: number) {
+  const { inputIds, sampling, topLogprobs, outputLogprobs, logprobIds } = request;
   const first = at === 0;
   const position = first ? 0 : inputIds.length + at - 1;
   const batch = {
@@ -99,10 +114,25 @@ function encode({ inputIds, sampling, topLogprobs, outputLogprobs }: NormalisedR
         outputPosition: at,
         logprob: outputLogprobs,
         topLogprobs,
+        idLogprobs: logprobIds.length > 0,
+        hidden: request.hiddenStates,
+      },
+    ],
+    starts: [
+      {
+        slot: 0,
+        outputIds: new Array(at).fill(511),
+        frequencyPenalty: Math.fround(sampling.frequencyPenalty),
+        presencePenalty: Math.fround(sampling.presencePenalty),
+        repetitionPenalty: Math.fround(sampling.repetitionPenalty),
+        stopIds: sampling.maskedStopIds,
+        minNewTokens: sampling.minNewTokens,
+        biases: sampling.biases.map(({ id: one, bias }) => ({ id: one, bias: Math.fround(bias) })),
+        logprobIds,
       },
     ],
   };
-  return encodeStep(new Uint32Array(8192), batch, RUNNER, 64);
+  return encodeStep(new Uint32Array(8192), batch, { limits: RUNNER, splitItems: 64 }, [PLAIN_SLOT]);
 }
 
 test('whatever normaliseRequest accepts, encodeStep accepts', () => {
@@ -132,6 +162,12 @@ test.each(EDGES.map(Math.fround).filter((value) => value >= 0))('temperature %s 
     n: 1,
     maxNewTokens: undefined,
     ignoreEos: false,
+    frequencyPenalty: 0,
+    presencePenalty: 0,
+    repetitionPenalty: 1,
+    minNewTokens: 0,
+    logitBias: {},
+    tokenIdsLogprob: [],
     topLogprobsNum: 0,
     returnLogprob: false,
     seed: undefined,
