@@ -105,6 +105,7 @@ export class BenchEngine {
         rows.then(settled, settled);
         return rows;
       },
+      drawMasked: (masks) => runner.drawMasked(masks),
       destroy: () => runner.destroy(),
     };
   }
@@ -117,7 +118,7 @@ export class BenchEngine {
       else if (event.type === 'finished') {
         job.end();
         this.#jobs.delete(event.jobId);
-      } else {
+      } else if (event.type === 'tokens') {
         for (const _ of event.ids) job.times.push(now);
         job.cachedTokens = event.cachedTokens;
         job.begin();
@@ -141,7 +142,19 @@ function greedy(jobId: bigint, inputIds: readonly number[], maxNewTokens: number
     jobId,
     inputIds,
     samples: [{ index: 0, credit: Number.MAX_SAFE_INTEGER, emittedIds: [] }],
-    sampling: { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n },
+    sampling: {
+      temperature: 0,
+      topK: 0,
+      topP: 1,
+      minP: 0,
+      seed: 0n,
+      frequencyPenalty: 0,
+      presencePenalty: 0,
+      repetitionPenalty: 1,
+      minNewTokens: 0,
+      maskedStopIds: [],
+      biases: [],
+    },
     maxNewTokens,
     stopTokenIds: [],
     stopStrings: [],
@@ -149,5 +162,9 @@ function greedy(jobId: bigint, inputIds: readonly number[], maxNewTokens: number
     priority: 0,
     outputLogprobs: false,
     topLogprobs: 0,
+    logprobIds: [],
+    logprobStart: undefined,
+    hiddenStates: false,
+    constraint: undefined,
   };
 }
