@@ -116,7 +116,7 @@ export class GpuRunner implements Runner {
     }
     if (step.masked === 0) this.#draws.copyLists(encoder, staging, step);
     device.queue.submit([encoder.finish()]);
-    const validation = [device.popErrorScope()];
+    const validation = [this.#problem()];
     return new Promise((settle, fail) => {
       // Not a race with #lost: a promise keeps what waits on it, and every step would stay in memory.
       this.#inFlight.add(fail);
@@ -151,7 +151,7 @@ export class GpuRunner implements Runner {
     this.#draws.encode(encoder, pass, staging, { entries, resultsAt: first * RESULT_WORDS, hiddenAt });
     this.#draws.copyLists(encoder, staging, step);
     device.queue.submit([encoder.finish()]);
-    submitted.validation.push(device.popErrorScope());
+    submitted.validation.push(this.#problem());
     this.#settle(submitted);
   }
 
@@ -160,17 +160,18 @@ export class GpuRunner implements Runner {
    * copies them all out.
    */
   async logits(batch: StepBatch): Promise<Float32Array<ArrayBuffer>[]> {
-    const step = this.#encodeStep(batch);
-    if (step.masked > 0) throw new StepError('masked rows');
+    if (this.#end) throw this.#end;
     const { gpu, model } = this.#parts;
     const { vocabSize } = this.limits;
     const rowBytes = vocabSize * 4;
     const buffer = await gpu.buffers.allocate(
       'captured logits',
-      step.logits.length * rowBytes,
+      batch.logits.length * rowBytes,
       GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST,
     );
     try {
+      const step = this.#encodeStep(batch);
+      if (step.masked > 0) throw new StepError('masked rows');
       const encoder = gpu.device.createCommandEncoder({ label: 'step with logits' });
       this.#write(batch, step);
       const pass = encoder.beginComputePass({ label: 'step with logits' });
@@ -230,6 +231,11 @@ export class GpuRunner implements Runner {
     model.layers(pass, step.rows, step.work, 0, model.layerCount);
   }
 
+  /** What is wrong with what was submitted since pushErrorScope; a lost device is told of elsewhere. */
+  #problem(): Promise<GPUError | null> {
+    return this.#parts.gpu.device.popErrorScope().catch(() => null);
+  }
+
   #settle(submitted: SubmittedStep): void {
     const { settle, fail } = submitted;
     void this.#collect(submitted)
@@ -261,7 +267,7 @@ export class GpuRunner implements Runner {
 
   /** Why a readback failed. A lost device may say so only after the readback did. */
   async #failure(cause: unknown, validation: Promise<GPUError | null>): Promise<Error> {
-    const invalid = await validation.catch(() => null);
+    const invalid = await validation;
     if (invalid) return new Error(`the step is invalid: ${invalid.message}`);
     const late = new Promise<undefined>((resolve) => {
       setTimeout(() => resolve(undefined), 1000);

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packIdSet } from '../gpu/slot-layout.ts';
-import { testDevice } from '../testing/device.ts';
+import { newTestDevice, testDevice } from '../testing/device.ts';
 import { CpuRunner } from './cpu-runner.ts';
-import type { GpuRunner } from './gpu-runner.ts';
+import { type GpuRunner, RunnerLostError } from './gpu-runner.ts';
 import { loadLlama } from './load-llama.ts';
 import type { Runner, SampledRow, StepBatch } from './runner.ts';
 import { blocksFor, GREEDY, logitsRow, slotStart } from './testing/generate.ts';
@@ -181,4 +181,17 @@ describe('on the GPU', () => {
     expect([wide.allocatedBytes, wide.allocatedBuffers]).toEqual([0, 0]);
     expect(() => wide.drawMasked(only)).toThrow(/destroyed/);
   });
+});
+
+test('a device that is lost while masks are made ends the step', async () => {
+  const device = await newTestDevice();
+  const runner = await loadLlama(device, model.checkpoint, model.config, OPTIONS);
+  const step = runner.step({
+    sequences: [{ slot: 0, tokens: [3], startPosition: 0, blockTable: [0] }],
+    logits: [logitsRow(0, 0, { masked: true })],
+  });
+  device.destroy();
+  await expect(step).rejects.toThrow(/device was lost/);
+  expect(() => runner.drawMasked([undefined])).toThrow(RunnerLostError);
+  runner.destroy();
 });
