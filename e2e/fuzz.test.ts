@@ -209,7 +209,9 @@ function answerTo({ bytes, request, act }: Case, taken: NormalisedRequest | unde
         // Its id may be that of another which runs.
         for (const live of running.get(request.requestId) ?? []) live.aborted = true;
         const { requestId } = request;
-        void client.unary(SglangScheduler.method.abort, create(AbortRequestSchema, { requestId, reason: 'fuzz' }));
+        void client
+          .unary(SglangScheduler.method.abort, create(AbortRequestSchema, { requestId, reason: 'fuzz' }))
+          .catch(fail);
       } else if (act.what === 'pause') {
         stream.pause();
         setTimeout(() => stream.resume(), 30);
@@ -226,16 +228,28 @@ function answerTo({ bytes, request, act }: Case, taken: NormalisedRequest | unde
       }
     });
     stream.on('error', () => {});
-    stream.on('status', ({ code, details }) => {
+    let ended = false;
+    let told: { code: status; details: string } | undefined;
+    // A stream that was paused has its status before its last messages.
+    const settle = () => {
+      if (!told || !ended) return;
       clearTimeout(timer);
       if (checker && taken) running.get(taken.requestId)?.delete(checker);
-      const end = code === status.OK ? undefined : (code as number as Code);
+      const code = told.code === status.OK ? undefined : (told.code as number as Code);
       try {
-        if (!(act.what === 'drop' && code === status.CANCELLED)) checker?.end(end);
-        resolve({ code: end, details, checked });
+        if (!(act.what === 'drop' && code === Code.Canceled)) checker?.end(code);
+        resolve({ code, details: told.details, checked });
       } catch (error) {
         fail(error as Error);
       }
+    };
+    stream.on('status', (end) => {
+      told = end;
+      settle();
+    });
+    stream.on('end', () => {
+      ended = true;
+      settle();
     });
   });
 }

@@ -77,3 +77,14 @@ describe('report queue', () => {
     await queue.wait(60_000, never.signal);
   });
 });
+
+it('takes fewer events where they weigh much, and one that weighs too much by itself', () => {
+  const queue = new ReportQueue<number>((event) => event);
+  queue.push([100_000, 100_000, 100_000, 900_000, 1, 2]);
+  const sizes: (readonly number[])[] = [];
+  for (let batch = queue.next(); batch.seq !== 0n; batch = queue.next()) {
+    sizes.push(batch.events);
+    queue.acknowledge(batch.seq);
+  }
+  expect(sizes).toEqual([[100_000, 100_000], [100_000], [900_000], [1, 2]]);
+});
