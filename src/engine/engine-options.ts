@@ -1,12 +1,17 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import type { Runner } from '../model/runner.ts';
 import type { EngineEvent } from './event.ts';
+import type { Grammars } from './grammars.ts';
 import type { SchedulerLimits } from './scheduler.ts';
 
 export interface EngineOptions {
   readonly runner: Runner;
   readonly tokens: TokenBytes;
   readonly limits: EngineLimits;
+  /** Without them no constraint is served. */
+  readonly grammars?: Grammars;
+  /** How long a step waits for masks, in milliseconds; the default suits everyone but tests. */
+  readonly maskPatienceMs?: number;
   /** Called after each step with what it brought, and at once for what ends outside a step. */
   readonly onEvents: (events: readonly EngineEvent[]) => void;
   /** It can't run any more, as after a lost device: everything was failed, and everything will be. */

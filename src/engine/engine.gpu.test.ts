@@ -2,14 +2,16 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { loadLlama } from '../model/load-llama.ts';
 import { testDevice } from '../testing/device.ts';
-import { anySchedule, outcomesAlone, RUNNER_OPTIONS, runSchedule, TINY } from './testing/schedules.ts';
+import { TINY } from './testing/any-request.ts';
+import { outcomesAlone } from './testing/outcome.ts';
+import { anySchedule, LIMITS, nothingReached, RUNNER_OPTIONS, runSchedule } from './testing/schedules.ts';
 
 test('random schedules on the GPU: each sample has the ids it has alone, and every block comes back', async () => {
   const runner = await loadLlama(await testDevice(), TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
   // One runner for all: what earlier schedules left in its blocks must not matter.
   const open = () => Promise.resolve(runner);
-  const alone = outcomesAlone(open);
-  const reached = { retractions: 0, cachedTokens: 0, repeatedSteps: 0 };
+  const alone = outcomesAlone(open, LIMITS);
+  const reached = nothingReached();
   const long = import.meta.env.SHOAL_LONG === '1';
   const property = fc.asyncProperty(anySchedule, (schedule) => runSchedule(schedule, open, alone, reached));
   await fc.assert(property, { numRuns: long ? 200 : 20, endOnFailure: true });

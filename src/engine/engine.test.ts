@@ -4,21 +4,14 @@ import { CpuRunner } from '../model/cpu-runner.ts';
 import type { SampledRow, StepBatch } from '../model/runner.ts';
 import type { EngineLimits } from './engine-options.ts';
 import type { EngineRequest } from './request.ts';
+import { CONTEXT, TINY, TINY_TOKENS } from './testing/any-request.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
-import {
-  anySchedule,
-  CONTEXT,
-  LIMITS,
-  outcomesAlone,
-  RUNNER_OPTIONS,
-  runSchedule,
-  TINY,
-  TINY_TOKENS,
-} from './testing/schedules.ts';
-import { request, Served } from './testing/serve.ts';
+import { outcomesAlone } from './testing/outcome.ts';
+import { anySchedule, LIMITS, nothingReached, RUNNER_OPTIONS, runSchedule } from './testing/schedules.ts';
+import { request, Served, sampling } from './testing/serve.ts';
 
 const open = () => CpuRunner.load(TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
-const alone = outcomesAlone(open);
+const alone = outcomesAlone(open, LIMITS);
 
 async function served(kvBlocks: number, limits: Partial<EngineLimits> = {}) {
   const gated = new GatedRunner(await open(), { blocks: kvBlocks });
@@ -27,14 +20,19 @@ async function served(kvBlocks: number, limits: Partial<EngineLimits> = {}) {
 
 describe('the engine under random schedules', () => {
   it('gives each sample the ids it has alone, ends every one, and gets every block back', async () => {
-    const reached = { retractions: 0, cachedTokens: 0, repeatedSteps: 0 };
+    const reached = nothingReached();
     const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 150;
     const property = fc.asyncProperty(anySchedule, (schedule) => runSchedule(schedule, open, alone, reached));
-    await fc.assert(property, { numRuns: runs });
+    await fc.assert(property, { numRuns: runs, endOnFailure: true });
     // The schedules are hard enough: these happen in nearly each.
     expect(reached.retractions).toBeGreaterThan(runs / 10);
     expect(reached.cachedTokens).toBeGreaterThan(runs);
     expect(reached.repeatedSteps).toBeGreaterThan(runs / 10);
+    expect(reached.maskedSteps).toBeGreaterThan(runs);
+    expect(reached.scoringSteps).toBeGreaterThan(runs / 10);
+    expect(reached.hiddenStates).toBeGreaterThan(runs / 10);
+    expect(reached.takenOver).toBeGreaterThan(runs / 10);
+    expect(Math.min(reached.prompts, reached.constrained)).toBeGreaterThan(runs / 50);
   }, 600_000);
 });
 
@@ -81,8 +79,7 @@ describe('the engine', () => {
   });
 
   it('goes on after tokens that were made elsewhere, with the draws and stops of the whole', async () => {
-    const sampling = { temperature: 1, seed: 5n, topK: 0, topP: 1, minP: 0 };
-    const asked = request(200n, [3, 1, 4], { maxNewTokens: 20, sampling });
+    const asked = request(200n, [3, 1, 4], { maxNewTokens: 20, sampling: sampling({ temperature: 1, seed: 5n }) });
     const whole = (await alone(asked, 0)).ids;
     const stop = String.fromCodePoint(97 + whole[9]!, 97 + whole[10]!);
     for (const emitted of [1, 10, 19]) {
@@ -120,9 +117,8 @@ describe('the engine', () => {
   });
 
   it('gives logprobs and top logprobs where asked for', async () => {
-    busy.submit(request(400n, [1, 2], { outputLogprobs: true, topLogprobs: 3, maxNewTokens: 2 }));
-    await busy.until(() => busy.result(400n).end !== undefined);
-    const { logprobs, topLogprobs } = busy.tokensOf(400n);
+    const asked = request(400n, [1, 2], { outputLogprobs: true, topLogprobs: 3, maxNewTokens: 2 });
+    const { logprobs, topLogprobs } = (await busy.serve(asked)).output;
     expect(logprobs).toHaveLength(2);
     expect(topLogprobs.map((top) => top.ids.length)).toEqual([3, 3]);
     expect(topLogprobs[0]!.logprobs[0]).toBeCloseTo(logprobs[0]!, 5);
@@ -173,7 +169,9 @@ class NonFiniteRunner extends GatedRunner {
 
   override async step(batch: StepBatch): Promise<SampledRow[]> {
     void this.openForGood();
-    const begun = batch.sequences.find(({ tokens, startPosition }) => startPosition === 0 && tokens[0] === 1);
+    const begun = batch.sequences.find(
+      ({ tokens, startPosition }) => startPosition === 0 && Array.isArray(tokens) && tokens[0] === 1,
+    );
     this.#slot ??= begun?.slot;
     const spoilt = this.steps >= 2;
     const rows = await super.step(batch);

@@ -1,32 +1,22 @@
-import { BLOCK_TOKENS, type Runner, type SampledRow } from '../model/runner.ts';
-import { StepError } from '../model/step-metadata.ts';
+import { BLOCK_TOKENS, type Runner } from '../model/runner.ts';
 import type { AdmissionPolicy } from './admission-order.ts';
+import { Constraints } from './constraints.ts';
 import type { EngineLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
-import type { EngineEvent, FailureCode } from './event.ts';
 import { Pace } from './pace.ts';
-import { refusalOf } from './refusal.ts';
+import { type Refusal, refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
 import { type Ending, Sequence } from './sequence.ts';
-import { settledWithin } from './settled-within.ts';
-import type { Plan } from './step-builder.ts';
+import { SequenceEnds } from './sequence-ends.ts';
+import { StepResults } from './step-results.ts';
+import { type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
 import { Throughput } from './throughput.ts';
-
-interface StepInFlight {
-  readonly plan: Plan;
-  readonly rows: Promise<readonly SampledRow[]>;
-  readonly submittedAt: number;
-  readonly planMs: number;
-}
+import { UncachedTokens } from './uncached-tokens.ts';
 
 const THROUGHPUT_WINDOW_MS = 5_000;
 /** Whose prefixes may be shared: (weights version, adapter); there is one of each. */
 const KV_ROOT = '0';
-/** How old the count of waiting tokens without a cached prefix may be. */
-const UNCACHED_MS = 250;
-/** A step that takes longer never ends: the GPU hangs. */
-const STEP_TIMEOUT_MS = 120_000;
 
 /** Serves requests: plans steps, keeps the GPU busy with them, and tells what they bring. */
 export class Engine {
@@ -35,7 +25,10 @@ export class Engine {
   readonly #scheduler: Scheduler;
   readonly #pace: Pace;
   readonly #throughput: Throughput;
-  #uncached = { at: Number.NEGATIVE_INFINITY, tokens: 0 };
+  readonly #uncached: UncachedTokens;
+  readonly #ends: SequenceEnds;
+  readonly #results: StepResults;
+  readonly #constraints: Constraints | undefined;
   #arrivals = 0;
   #tokensMade = 0;
   #stepping = false;
@@ -43,11 +36,27 @@ export class Engine {
   #broken: string | undefined;
 
   constructor(options: EngineOptions) {
+    const { runner, limits, grammars, maskPatienceMs: patienceMs, onEvents, now } = options;
     this.#options = options;
-    this.#runner = options.runner;
-    this.#pace = new Pace(Math.min(options.limits.prefillRows, options.runner.limits.maxRows));
-    this.#scheduler = new Scheduler(options.runner.limits, options.limits, this.#pace, options.now);
-    this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, options.now);
+    this.#runner = runner;
+    this.#pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
+    this.#scheduler = new Scheduler(runner.limits, limits, this.#pace, now);
+    this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, now);
+    this.#uncached = new UncachedTokens(this.#scheduler, now);
+    const ends = new SequenceEnds(this.#scheduler, onEvents);
+    this.#ends = ends;
+    this.#results = new StepResults({
+      kv: this.#scheduler.kv,
+      ends,
+      onEvents,
+      onTokens: (count) => {
+        this.#tokensMade += count;
+        this.#throughput.add(count);
+      },
+      onMatched: () => this.#wake(),
+      onError: (error) => this.#break(error),
+    });
+    this.#constraints = grammars && new Constraints({ grammars, ends, onEvents, now, patienceMs });
   }
 
   /** No sequence runs or waits. */
@@ -71,7 +80,7 @@ export class Engine {
       maxTokens: kv.blocks * BLOCK_TOKENS,
       cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
       cacheHitRate: this.#scheduler.hits.rate,
-      waitingUncachedTokens: this.#waitingUncached(),
+      waitingUncachedTokens: this.#uncached.count,
       maxRunning: limits.maxRunning,
       genThroughput: this.#throughput.perSecond(),
       weightBytes: this.#runner.weightBytes,
@@ -79,18 +88,6 @@ export class Engine {
       gpuBytes: this.#runner.allocatedBytes,
       tokensMade: this.#tokensMade,
     };
-  }
-
-  /** Looks every waiting sequence up in the cache, so it isn't done for each report. */
-  #waitingUncached(): number {
-    const now = this.#options.now();
-    if (now - this.#uncached.at >= UNCACHED_MS) {
-      const { waiting, kv } = this.#scheduler;
-      let tokens = 0;
-      for (const { ids, kvKey } of waiting) tokens += ids.length - kv.match(kvKey, ids).tokens;
-      this.#uncached = { at: now, tokens };
-    }
-    return this.#scheduler.waiting.size === 0 ? 0 : this.#uncached.tokens;
   }
 
   /** Takes a request in. Every sample answers with events and ends with one `finished` or `failed`. */
@@ -105,8 +102,12 @@ export class Engine {
     for (const sample of request.samples) {
       const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: KV_ROOT };
       const sequence = new Sequence(request, sample, this.#options.tokens, order);
-      if (sequence.ending) this.#options.onEvents([this.#end(sequence, sequence.ending)]);
-      else this.#scheduler.add(sequence);
+      if (sequence.ending) {
+        this.#end([sequence], sequence.ending);
+        continue;
+      }
+      this.#scheduler.add(sequence);
+      if (request.constraint) this.#open(sequence);
     }
     this.#wake();
   }
@@ -114,15 +115,14 @@ export class Engine {
   /** Ends all samples of a job that still run or wait. False: there is none. */
   abort(jobId: bigint): boolean {
     const sequences = this.#sequences(jobId);
-    const events = sequences.map((sequence) => this.#end(sequence, { reason: 'abort', matched: undefined }));
-    if (events.length > 0) this.#options.onEvents(events);
+    this.#end(sequences, { reason: 'abort', matched: undefined });
     this.#wake();
     return sequences.length > 0;
   }
 
   /** Ends everything without a word: its relay is gone. */
   abortAll(): void {
-    for (const sequence of this.#all()) this.#remove(sequence);
+    for (const sequence of this.#all()) this.#ends.drop(sequence);
   }
 
   /** Raises the number of output tokens that a sample may make; a lower number than before changes nothing. */
@@ -143,10 +143,20 @@ export class Engine {
     return this.#scheduler.kv.flush() * BLOCK_TOKENS;
   }
 
-  #refusal(request: EngineRequest): { code: FailureCode; message: string } | undefined {
+  #refusal(request: EngineRequest): Refusal | undefined {
     if (this.#broken !== undefined) return { code: 'unavailable', message: this.#broken };
+    if (request.constraint && !this.#constraints) {
+      return { code: 'unimplemented', message: `${request.constraint.kind} is not served here` };
+    }
     const waiting = this.#scheduler.waiting.size;
     return refusalOf(request, this.#runner.limits, this.#scheduler.limits.maxWaiting - waiting);
+  }
+
+  #open(sequence: Sequence): void {
+    this.#constraints!.open(sequence).then(
+      () => this.#wake(),
+      (error) => this.#break(error),
+    );
   }
 
   #all(): Sequence[] {
@@ -164,19 +174,26 @@ export class Engine {
   /** Keeps `stepsInFlight` steps with the GPU: while it runs one, the next is planned, encoded and waiting for it. */
   async #loop(): Promise<void> {
     this.#stepping = true;
-    const inFlight: StepInFlight[] = [];
+    const { limits, now } = this.#options;
+    const steps = new StepsInFlight({
+      runner: this.#runner,
+      most: limits.stepsInFlight,
+      masks: async (rows) => (this.#constraints ? this.#constraints.masks(rows) : []),
+      now,
+    });
     let lastEnd = Number.NEGATIVE_INFINITY;
     try {
       for (;;) {
-        while (inFlight.length < this.#options.limits.stepsInFlight) {
-          const step = this.#launch();
-          if (!step) break;
-          inFlight.push(step);
+        while (steps.open) {
+          const startedAt = now();
+          const plan = this.#scheduler.plan();
+          if (!plan) break;
+          steps.submit(plan, startedAt);
         }
-        const first = inFlight.shift();
-        if (!first) break;
-        const rows = await this.#resultsOf(first);
-        if (rows) lastEnd = this.#finish(first, rows, lastEnd);
+        // At once: who wakes the engine while this waits for nothing would not be heard.
+        if (steps.count === 0) break;
+        const outcome = await steps.next();
+        if (outcome !== 'drawn') lastEnd = this.#finish(outcome, lastEnd);
       }
     } catch (error) {
       this.#break(error);
@@ -185,35 +202,19 @@ export class Engine {
     }
   }
 
-  #launch(): StepInFlight | undefined {
-    const { now } = this.#options;
-    const startedAt = now();
-    const plan = this.#scheduler.plan();
-    if (!plan) return undefined;
-    const rows = this.#runner.step(plan.batch);
-    // A step behind one that fails is never waited for.
-    rows.catch(() => {});
-    const submittedAt = now();
-    return { plan, rows, submittedAt, planMs: submittedAt - startedAt };
-  }
-
-  /** Undefined: the runner refused the step, which left no trace, and its sequences are failed. */
-  async #resultsOf({ plan, rows }: StepInFlight): Promise<readonly SampledRow[] | undefined> {
-    try {
-      return await settledWithin(STEP_TIMEOUT_MS, rows, `a step took over ${STEP_TIMEOUT_MS / 1000} s: the GPU hangs`);
-    } catch (error) {
-      if (!(error instanceof StepError)) throw error;
-      const sequences = plan.reached.map(({ sequence }) => sequence);
-      this.#fail(sequences, 'internal', `the step was refused: ${error.message}`);
-      return undefined;
-    }
-  }
-
   /** Takes a step's results. Returns when it ended. */
-  #finish({ plan, submittedAt, planMs }: StepInFlight, rows: readonly SampledRow[], lastEnd: number): number {
+  #finish(outcome: StepOutcome, lastEnd: number): number {
     const { now, onStep } = this.#options;
+    const { plan, submittedAt, planMs } = outcome.step;
     const endedAt = now();
-    this.#postprocess(plan, rows);
+    if ('refused' in outcome) {
+      // The others are unharmed, but slots that it should have started weren't.
+      this.#scheduler.distrustSlots();
+      const sequences = plan.reached.map(({ sequence }) => sequence);
+      this.#ends.failAll(sequences, 'internal', `the step was refused: ${outcome.refused}`);
+      return lastEnd;
+    }
+    this.#results.take(plan, outcome.rows);
     const { decodeRows, prefillRows } = plan;
     const steps = plan.batch.repeat ?? 1;
     const ms = endedAt - Math.max(lastEnd, submittedAt);
@@ -222,86 +223,15 @@ export class Engine {
     return endedAt;
   }
 
-  #postprocess(plan: Plan, rows: readonly SampledRow[]): void {
-    const events: EngineEvent[] = [];
-    const { sampled } = plan;
-    for (const { sequence, computed, residency } of plan.reached) {
-      if (!sequence.ended && sequence.residency === residency && sequence.slot >= 0) sequence.confirmed = computed;
-    }
-    let made = 0;
-    for (let i = 0; i < rows.length; i++) {
-      const sequence = sampled[i % sampled.length]!;
-      if (sequence.ended) continue;
-      made++;
-      events.push(...this.#take(sequence, rows[i]!));
-    }
-    for (const { sequence } of plan.reached) {
-      if (sequence.ended || sequence.slot < 0) continue;
-      if (sequence.prefillOnly && sequence.confirmed === sequence.ids.length) {
-        events.push(this.#end(sequence, { reason: 'length', matched: undefined }));
-      } else this.#scheduler.kv.share(sequence.kvKey, sequence.kv, sequence.ids, sequence.shareable);
-    }
-    this.#tokensMade += made;
-    this.#throughput.add(made);
-    if (events.length > 0) this.#options.onEvents(events);
-  }
-
-  #take(sequence: Sequence, row: SampledRow): EngineEvent[] {
-    const { jobId } = sequence.request;
-    if (row.nonFinite) {
-      this.#remove(sequence);
-      // What led here may be cached, and would spoil whoever shares it.
-      this.#scheduler.kv.flush();
-      const message = 'the logits hold a NaN or an infinity';
-      return [{ type: 'failed', jobId, index: sequence.index, code: 'internal', message }];
-    }
-    const offset = sequence.outputLength;
-    const ending = sequence.append(row.id);
-    const tokens: EngineEvent = {
-      type: 'tokens',
-      jobId,
-      index: sequence.index,
-      offset,
-      ids: [row.id],
-      cachedTokens: sequence.cachedTokens ?? 0,
-      logprobs: row.logprob === undefined ? [] : [row.logprob],
-      topLogprobs: row.top === undefined ? [] : [row.top],
-    };
-    return ending ? [tokens, this.#end(sequence, ending)] : [tokens];
-  }
-
-  #end(sequence: Sequence, ending: Ending): EngineEvent {
-    this.#remove(sequence);
-    return {
-      type: 'finished',
-      jobId: sequence.request.jobId,
-      index: sequence.index,
-      ...ending,
-      completionTokens: sequence.outputLength,
-      cachedTokens: sequence.cachedTokens ?? 0,
-    };
-  }
-
-  #remove(sequence: Sequence): void {
-    sequence.ended = true;
-    this.#scheduler.remove(sequence);
+  #end(sequences: readonly Sequence[], ending: Ending): void {
+    if (sequences.length > 0) this.#options.onEvents(sequences.map((one) => this.#ends.finish(one, ending)));
   }
 
   /** The runner failed: nothing it holds can be trusted any more. */
   #break(error: unknown): void {
-    const message = error instanceof Error ? error.message : String(error);
-    this.#broken = message;
-    this.#fail(this.#all(), 'unavailable', message);
-    this.#options.onBroken?.(message);
-  }
-
-  #fail(sequences: readonly Sequence[], code: FailureCode, message: string): void {
-    const events: EngineEvent[] = [];
-    for (const sequence of sequences) {
-      if (sequence.ended) continue;
-      this.#remove(sequence);
-      events.push({ type: 'failed', jobId: sequence.request.jobId, index: sequence.index, code, message });
-    }
-    if (events.length > 0) this.#options.onEvents(events);
+    if (this.#broken !== undefined) return;
+    this.#broken = error instanceof Error ? error.message : String(error);
+    this.#ends.failAll(this.#all(), 'unavailable', this.#broken);
+    this.#options.onBroken?.(this.#broken);
   }
 }

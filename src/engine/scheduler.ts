@@ -1,10 +1,13 @@
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
 import { type AdmissionPolicy, admissionOrder } from './admission-order.ts';
 import { HitRate } from './hit-rate.ts';
-import { type BorrowedTail, KvCache } from './kv-cache.ts';
+import { KvCache } from './kv-cache.ts';
+import type { CacheMatch } from './prefix-cache.ts';
+import { borrowedTail, isSharedSoon } from './prompt-sharing.ts';
 import { retractionVictim } from './retraction-victim.ts';
 import type { Sequence } from './sequence.ts';
 import { type Plan, StepBuilder } from './step-builder.ts';
+import { StepRoom } from './step-room.ts';
 
 export interface SchedulerLimits {
   /** Sequences running at once. */
@@ -36,9 +39,12 @@ export class Scheduler {
   readonly #pace: StepPace;
   readonly #now: () => number;
   readonly #freeSlots: number[];
+  /** Those whose state on the GPU may be a former owner's; at first any, since a runner may have served before. */
+  readonly #usedSlots = new Set<number>();
   readonly #waiting = new Set<Sequence>();
   /** In order of arrival. */
   #running: Sequence[] = [];
+  #steps = 0;
 
   constructor(runner: RunnerLimits, limits: SchedulerLimits, pace: StepPace, now: () => number) {
     this.#runner = runner;
@@ -49,6 +55,7 @@ export class Scheduler {
     this.#now = now;
     this.kv = new KvCache(runner.blocks, limits);
     this.#freeSlots = Array.from({ length: maxRunning }, (_, i) => maxRunning - 1 - i);
+    this.distrustSlots();
   }
 
   get waiting(): ReadonlySet<Sequence> {
@@ -64,6 +71,11 @@ export class Scheduler {
     return (this.#runner.blocks - this.kv.available) * BLOCK_TOKENS;
   }
 
+  /** Tokens of a waiting sequence that are cached. */
+  cachedTokens(sequence: Sequence): number {
+    return this.#match(sequence).tokens;
+  }
+
   add(sequence: Sequence): void {
     this.#waiting.add(sequence);
   }
@@ -74,36 +86,66 @@ export class Scheduler {
     this.#stop(sequence);
   }
 
+  /** What slots hold on the GPU is unknown: a step that should have started some wasn't made. */
+  distrustSlots(): void {
+    for (let slot = 0; slot < this.limits.maxRunning; slot++) this.#usedSlots.add(slot);
+  }
+
   /** The next step: every decode row that may run, then prefill chunks in order. Undefined: nothing to do now. */
   plan(): Plan | undefined {
     this.#admit();
+    // Room kept for a sequence that then finds no blocks is another's the next time.
+    for (let attempt = 0; attempt <= this.limits.maxRunning; attempt++) {
+      const { plan, leftOut } = this.#planOnce();
+      if (plan || !leftOut) return plan;
+    }
+    return undefined;
+  }
+
+  /** `leftOut`: some row could run but for the limits on what rows tell. */
+  #planOnce(): { plan: Plan | undefined; leftOut: boolean } {
+    const ready = this.#running.filter((sequence) => sequence.decodes || sequence.prefillRows > 0);
+    const room = new StepRoom(this.#runner, ready, ++this.#steps);
     const decoding: Sequence[] = [];
-    for (const sequence of [...this.#running]) {
-      if (sequence.slot >= 0 && sequence.decodes && this.#extend(sequence, 1)) decoding.push(sequence);
+    let leftOut = false;
+    for (const sequence of ready) {
+      if (sequence.slot < 0 || !sequence.decodes) continue;
+      if (room.fit(sequence, 1) === 0) leftOut = true;
+      else if (this.#extend(sequence, 1)) {
+        room.take(sequence, 1);
+        decoding.push(sequence);
+      }
     }
     // A later sequence may have taken an earlier one's place, or the block that another was to copy.
     const decodes = decoding.filter((sequence) => sequence.slot >= 0 && sequence.decodes);
-    const repeat = this.#repeats(decodes);
-    const step = new StepBuilder();
+    const repeat = leftOut ? 1 : this.#repeats(decodes);
+    const step = new StepBuilder(this.#usedSlots);
     for (const sequence of decodes) step.decode(sequence, repeat);
-    if (repeat === 1) this.#prefill(step, decodes.length);
-    return step.rows === 0 ? undefined : step.plan(this.kv.takeCopies(), repeat);
+    if (repeat === 1 && this.#prefill(step, decodes.length, room)) leftOut = true;
+    return { plan: step.rows === 0 ? undefined : step.plan(this.kv.takeCopies(), repeat), leftOut };
   }
 
-  #prefill(step: StepBuilder, decodeRows: number): void {
+  /** True: a prompt was left out, for want of room for what its rows tell. */
+  #prefill(step: StepBuilder, decodeRows: number, room: StepRoom): boolean {
     const prompts = this.#running.filter((sequence) => !sequence.decodes && sequence.prefillRows > 0).length;
-    if (prompts === 0) return;
+    if (prompts === 0) return false;
+    let leftOut = false;
     let budget = Math.min(this.#runner.maxRows - step.rows, this.#pace.prefillRows(decodeRows, prompts));
     for (const sequence of [...this.#running]) {
-      if (budget <= 0) return;
+      if (budget <= 0) break;
       if (sequence.slot < 0 || sequence.decodes) continue;
       let rows = Math.min(sequence.prefillRows, budget);
       // Whoever is in the step already must not give way any more: its blocks are in use.
       if (step.rows > 0) rows = Math.min(rows, this.kv.roomIn(sequence.kv) - sequence.computed);
-      if (rows <= 0 || !this.#extend(sequence, rows)) continue;
+      if (rows <= 0) continue;
+      rows = room.fit(sequence, rows);
+      if (rows === 0) leftOut = true;
+      if (rows === 0 || !this.#extend(sequence, rows)) continue;
+      room.take(sequence, rows);
       step.prefill(sequence, rows);
       budget -= rows;
     }
+    return leftOut;
   }
 
   /**
@@ -111,11 +153,11 @@ export class Scheduler {
    * and blocks for them. Tokens past a maximum or a stop are made in vain, and dropped.
    */
   #repeats(decodes: readonly Sequence[]): number {
-    const admissible = this.#waiting.size > 0 && this.#freeSlots.length > 0;
+    const admissible = this.#freeSlots.length > 0 && [...this.#waiting].some((sequence) => !sequence.compiling);
     if (decodes.length === 0 || admissible || this.#running.some((other) => !other.decodes && other.prefillRows > 0)) {
       return 1;
     }
-    if (decodes.some(({ request }) => request.topLogprobs > 0)) return 1;
+    if (decodes.some((sequence) => !sequence.repeatable)) return 1;
     let steps = this.#pace.decodeSteps();
     for (const { credit, outputLength, drawing, computed } of decodes) {
       steps = Math.min(steps, credit - outputLength - drawing, this.#runner.contextLength - computed);
@@ -154,11 +196,13 @@ export class Scheduler {
 
   #admit(): void {
     if (this.#waiting.size === 0 || this.#freeSlots.length === 0) return;
-    const cached = (sequence: Sequence) => this.kv.match(sequence.kvKey, sequence.ids).tokens;
+    const cached = (sequence: Sequence) => this.cachedTokens(sequence);
     for (const sequence of admissionOrder([...this.#waiting], this.policy, cached, this.#now())) {
       if (this.#freeSlots.length === 0) return;
-      // A retracted sequence may wait for its last token, or for credit; any for a prefix that another computes now.
-      if (sequence.drawing > 0 || sequence.parked || this.#sharedSoon(sequence)) continue;
+      // A retracted sequence may wait for its last token, or for credit.
+      if (sequence.drawing > 0 || sequence.parked || sequence.compiling) continue;
+      // Any may wait for a prefix that another computes now.
+      if (this.#mayShare(sequence) && isSharedSoon(sequence, this.#running, cached(sequence))) continue;
       // Nobody overtakes the first in line for want of blocks: it would never get a large share of a busy cache.
       if (!this.#start(sequence)) return;
     }
@@ -171,10 +215,11 @@ export class Scheduler {
       if (!parked) return false;
       this.#retract(parked);
     }
-    const match = this.kv.match(sequence.kvKey, sequence.ids);
+    const match = this.#match(sequence);
     this.#waiting.delete(sequence);
     for (const other of this.#waiting) if (other.arrival < sequence.arrival) other.overtaken++;
-    const borrowed = this.#borrowedTail(sequence, match.path.length * BLOCK_TOKENS);
+    const whole = match.path.length * BLOCK_TOKENS;
+    const borrowed = this.#mayShare(sequence) ? borrowedTail(sequence, this.#running, whole) : undefined;
     const found = this.kv.begin(sequence.kv, match, borrowed, (tokens) => sequence.begunAt(tokens));
     sequence.residency++;
     sequence.begunAt(found);
@@ -188,46 +233,19 @@ export class Scheduler {
   #fits(sequence: Sequence): boolean {
     // A sequence alone gets what there is, and that is enough for the longest it can become.
     if (this.#running.length === 0) return true;
-    const { path } = this.kv.match(sequence.kvKey, sequence.ids);
+    const { path } = this.#match(sequence);
     const unlocked = path.filter((node) => node.locks === 0).length;
     const missing = Math.ceil((sequence.ids.length + 1) / BLOCK_TOKENS) - path.length;
     // Each running sequence may want a block soon.
     return missing + unlocked + this.#running.length <= this.kv.available;
   }
 
-  /** Whether a running sequence is about to compute a good part of what this one begins with. */
-  #sharedSoon(sequence: Sequence): boolean {
-    if (!this.#mayShare(sequence)) return false;
-    const cached = this.kv.match(sequence.kvKey, sequence.ids).tokens;
-    return this.#running.some((other) => {
-      const common = this.#common(sequence, other);
-      const soon = common - Math.max(cached, Math.min(common, other.confirmed));
-      // For a few tokens it isn't worth waiting, unless they are all there is.
-      return soon >= BLOCK_TOKENS || (soon > 0 && common === sequence.ids.length - 1);
-    });
-  }
-
-  /** The running sequence that has most of the block after this one's first `whole` cached tokens. */
-  #borrowedTail(sequence: Sequence, whole: number): BorrowedTail | undefined {
-    if (!this.#mayShare(sequence)) return undefined;
-    let best: BorrowedTail | undefined;
-    for (const other of this.#running) {
-      const tokens = Math.min(this.#common(sequence, other), other.confirmed, whole + BLOCK_TOKENS - 1);
-      if (tokens > (best?.tokens ?? whole)) best = { from: other.kv, tokens };
-    }
-    return best;
+  /** What is cached of it, as far as it need not be computed. */
+  #match(sequence: Sequence): CacheMatch {
+    return this.kv.match(sequence.kvKey, sequence.ids, sequence.cacheLimit);
   }
 
   #mayShare(sequence: Sequence): boolean {
     return this.limits.prefixCache && !sequence.kvKey.private;
-  }
-
-  /** Tokens that both begin with; the last one's logits are each one's own. */
-  #common(a: Sequence, b: Sequence): number {
-    if (a.kvKey.root !== b.kvKey.root || b.kvKey.private) return 0;
-    const most = Math.min(a.ids.length, b.ids.length) - 1;
-    let common = 0;
-    while (common < most && a.ids[common] === b.ids[common]) common++;
-    return common;
   }
 }

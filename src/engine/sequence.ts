@@ -1,8 +1,12 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
-import type { LogitsRow } from '../model/runner.ts';
+import type { LogitsRow, SlotStart, StepSequence } from '../model/runner.ts';
 import type { FinishReason } from './event.ts';
 import { type KvKey, SequenceKv } from './kv-cache.ts';
+import type { Matching } from './matching.ts';
+import { PromptLogprobs } from './prompt-logprobs.ts';
 import type { EngineRequest, RequestedSample } from './request.ts';
+import { NO_SHARE, type RowShare } from './row-share.ts';
+import { SampleRows } from './sample-rows.ts';
 import { StopMatcher } from './stop-matcher.ts';
 
 /** Why a sequence ended, and what ended it. */
@@ -10,6 +14,9 @@ export interface Ending {
   readonly reason: FinishReason;
   readonly matched: number | string | undefined;
 }
+
+/** What a row of a step is for, besides its KV. */
+export type RowUse = 'draw' | 'score' | 'last';
 
 /** One sample of a request: its ids, how far they are computed, and what it holds of the KV cache. */
 export class Sequence {
@@ -23,7 +30,11 @@ export class Sequence {
   readonly ids: number[];
   readonly kv = new SequenceKv();
   readonly kvKey: KvKey;
-  /** Tokens being drawn by the steps under way: they follow `ids`, and only the GPU knows them. */
+  /** Where it tells the prompt's logprobs: how far it has got. */
+  readonly promptLogprobs: PromptLogprobs | undefined;
+  /** Its way through its request's constraint, once that is compiled. */
+  matching: Matching | undefined;
+  /** Tokens being drawn by the steps under way, or drawn and with its matcher: they follow `ids`. */
   drawing = 0;
   /** Positions whose KV is computed once the steps under way are done. */
   computed = 0;
@@ -35,14 +46,21 @@ export class Sequence {
   cachedTokens: number | undefined;
   /** State on the GPU, held while it runs; −1 is none. */
   slot = -1;
+  /** Its slot's state on the GPU is its own. */
+  slotStarted = false;
   /** Counts its starts: a step planned before a retraction says nothing about the blocks held after it. */
   residency = 0;
   /** Times that a later arrival was admitted before it. */
   overtaken = 0;
+  /** The step that last kept room for what its rows tell. */
+  keptRoomAt = 0;
+  /** Of the last prompt position, where it is told and no token is made. */
+  lastHidden: Float32Array | undefined;
   /** The tokens made elsewhere complete a stop: there is nothing more to make. */
   readonly ending: Ending | undefined;
   /** It ended, was aborted or failed: what a step under way still brings for it is dropped. */
   ended = false;
+  readonly #rows: SampleRows;
   readonly #stops: StopMatcher;
   readonly #stopTokens: ReadonlySet<number>;
 
@@ -56,9 +74,13 @@ export class Sequence {
     this.index = sample.index;
     this.arrival = order.arrival;
     this.arrivedAt = order.arrivedAt;
-    this.kvKey = { root: order.kvRoot, private: false };
+    this.kvKey = { root: order.kvRoot, private: request.inputEmbeds !== undefined };
     this.ids = [...request.inputIds, ...sample.emittedIds];
     this.credit = sample.credit;
+    const { logprobStart, inputIds } = request;
+    const tellsPrompt = logprobStart !== undefined && sample === request.samples[0];
+    this.promptLogprobs = tellsPrompt ? new PromptLogprobs(logprobStart, inputIds.length) : undefined;
+    this.#rows = new SampleRows(request, sample.index, tellsPrompt);
     this.#stopTokens = new Set(request.stopTokenIds);
     this.#stops = new StopMatcher(request.stopStrings, tokens, request);
     for (const id of sample.emittedIds) this.ending = this.#stop(id);
@@ -68,6 +90,7 @@ export class Sequence {
   begunAt(tokens: number): void {
     this.computed = tokens;
     this.confirmed = tokens;
+    this.slotStarted = false;
     // What it found when it first started is what is told, also if it starts again later.
     if (this.residency <= 1) this.cachedTokens = Math.min(tokens, this.request.inputIds.length - 1);
   }
@@ -91,6 +114,11 @@ export class Sequence {
     return this.request.maxNewTokens - this.outputLength - this.drawing;
   }
 
+  /** The next token is its last, whatever it is. */
+  get oneLeft(): boolean {
+    return this.outputLength + 1 >= this.request.maxNewTokens;
+  }
+
   /** It waits for the relay's credit; its KV stays as long as nobody needs it. */
   get parked(): boolean {
     return this.outputLength + this.drawing >= this.credit && !this.prefillOnly;
@@ -100,15 +128,32 @@ export class Sequence {
     return this.request.maxNewTokens === 0;
   }
 
+  /** Its constraint is being compiled. */
+  get compiling(): boolean {
+    return this.request.constraint !== undefined && this.matching === undefined;
+  }
+
   /** Whether its next step draws a token from one row. */
   get decodes(): boolean {
-    return this.pendingRows === 1 && this.room > 0 && !this.parked;
+    // A matcher that took too long once is waited for before the next row, which then makes nobody wait.
+    const waits = this.matching?.late === true && this.drawing > 0;
+    return this.pendingRows === 1 && this.room > 0 && !this.parked && !waits;
   }
 
   /** Prefill rows that may be computed now: the row that draws waits for credit. */
   get prefillRows(): number {
     if (this.drawing > 0) return 0;
-    return this.pendingRows - (this.parked ? 1 : 0);
+    const { inputIds, inputEmbeds } = this.request;
+    // Embeddings and ids don't mix in one step.
+    const given = inputEmbeds && this.computed < inputIds.length ? inputIds.length - this.computed : Infinity;
+    return Math.min(given, this.pendingRows - (this.parked ? 1 : 0));
+  }
+
+  /** Several decode steps at once would do for its next row what single ones do. */
+  get repeatable(): boolean {
+    const { top, ids, hidden } = this.#rows.drawShare;
+    const embedded = this.request.inputEmbeds !== undefined && this.computed < this.request.inputIds.length;
+    return top + ids + hidden === 0 && this.request.constraint === undefined && !embedded;
   }
 
   /** Tokens whose KV is whole and whose ids are known; the last one's KV isn't made until the next is drawn. */
@@ -116,28 +161,86 @@ export class Sequence {
     return Math.min(this.confirmed, Math.max(0, this.ids.length - 1));
   }
 
-  /** How the next token is drawn from the logits of row `row` of a step. */
-  logitsRow(row: number): LogitsRow {
-    const { sampling, outputLogprobs, topLogprobs } = this.request;
-    return {
-      row,
-      slot: this.slot,
-      sampling: { ...sampling, sampleIndex: this.index },
-      outputPosition: this.outputLength + this.drawing,
-      logprob: outputLogprobs,
-      topLogprobs: outputLogprobs ? topLogprobs : 0,
-    };
+  /** Tokens that may be found computed: the rows behind them tell something. */
+  get cacheLimit(): number {
+    return Math.min(this.ids.length - 1, this.promptLogprobs?.firstRow ?? Infinity);
+  }
+
+  /** Stop ids can't be drawn yet. */
+  get withheldIds(): readonly number[] {
+    const { minNewTokens, maskedStopIds } = this.request.sampling;
+    return this.outputLength < minNewTokens ? maskedStopIds : [];
+  }
+
+  /** What the row at `position` is for, if it is computed next. */
+  useOf(position: number): RowUse | undefined {
+    if (position === this.plannedLength - 1) {
+      if (!this.prefillOnly) return 'draw';
+      return this.request.hiddenStates ? 'last' : undefined;
+    }
+    return this.promptLogprobs?.tells(position) ? 'score' : undefined;
+  }
+
+  /** What that row takes of a step's limits. */
+  shareOf(position: number): RowShare {
+    const use = this.useOf(position);
+    if (use === undefined) return NO_SHARE;
+    return use === 'draw' ? this.#rows.drawShare : use === 'score' ? this.#rows.scoreShare : this.#rows.lastShare;
+  }
+
+  /** The most that any of its rows may take. */
+  get rowShare(): RowShare {
+    return this.#rows.mostShare;
+  }
+
+  /** The row at `position` as a step's row number `row`, for `use`. */
+  logitsRow(use: RowUse, row: number, position: number): LogitsRow {
+    const place = { row, slot: this.slot };
+    if (use === 'draw') return this.#rows.drawn(place, this.outputLength + this.drawing);
+    if (use === 'last') return this.#rows.last(place, this.ids[position]!);
+    this.promptLogprobs?.planned(position);
+    return this.#rows.scored(place, this.ids[position + 1]!);
+  }
+
+  /** What the rows of positions `computed` … `end` − 1 are made from. */
+  tokensTo(end: number): StepSequence['tokens'] {
+    const { inputEmbeds, inputIds } = this.request;
+    if (inputEmbeds && this.computed < inputIds.length) {
+      const width = inputEmbeds.length / inputIds.length;
+      return { embeddings: inputEmbeds.subarray(this.computed * width, end * width) };
+    }
+    // A token still being drawn is known on the GPU only.
+    return this.drawing > 0 ? 'slot' : this.ids.slice(this.computed, end);
+  }
+
+  /** What its slot is told before its first row. */
+  slotStart(): SlotStart {
+    return this.#rows.slotStart(this.slot, this.ids.slice(this.request.inputIds.length));
+  }
+
+  /** Whether its slot has to be told of it. */
+  get adjustsSlot(): boolean {
+    return this.#rows.adjusts;
+  }
+
+  /** The row planned last draws in vain: it is computed again once its mask is known. */
+  withdrawDraw(): void {
+    this.drawing--;
+    this.computed--;
+    // What was drawn counts nowhere.
+    this.slotStarted = false;
   }
 
   /**
-   * Takes a drawn token, and says whether it ends the sequence: length first, then stop tokens, then stop strings
-   * (SGLang's order).
+   * Takes a drawn token, and says whether it ends the sequence: length first, then the constraint, then stop tokens,
+   * then stop strings (SGLang's order).
    */
-  append(id: number): Ending | undefined {
+  append(id: number, constraintFinished: boolean): Ending | undefined {
     this.ids.push(id);
     this.drawing--;
     const stop = this.#stop(id);
-    return this.outputLength >= this.request.maxNewTokens ? { reason: 'length', matched: undefined } : stop;
+    if (this.outputLength >= this.request.maxNewTokens) return { reason: 'length', matched: undefined };
+    return constraintFinished ? { reason: 'stop', matched: id } : stop;
   }
 
   #stop(id: number): Ending | undefined {

@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { CpuRunner } from '../model/cpu-runner.ts';
-import type { Runner, SampledRow, StepBatch } from '../model/runner.ts';
+import type { Runner, SampledRow, StepBatch, StepSequence } from '../model/runner.ts';
 import type { EngineLimits, StepTimes } from './engine-options.ts';
+import { TINY, TINY_TOKENS } from './testing/any-request.ts';
 import { checkBlocks } from './testing/check-blocks.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
-import { LIMITS, RUNNER_OPTIONS, TINY, TINY_TOKENS } from './testing/schedules.ts';
-import { request, Served } from './testing/serve.ts';
+import { LIMITS, RUNNER_OPTIONS } from './testing/schedules.ts';
+import { request, Served, sampling } from './testing/serve.ts';
 
 /** Counts what is computed. */
 class CountingRunner extends GatedRunner {
@@ -14,9 +15,15 @@ class CountingRunner extends GatedRunner {
 
   override async step(batch: StepBatch): Promise<SampledRow[]> {
     this.batches.push(batch);
-    for (const { tokens } of batch.sequences) this.rows += tokens === 'slot' ? 1 : tokens.length;
+    this.rows += rowsOf(batch);
     return super.step(batch);
   }
+}
+
+function rowsOf({ sequences }: StepBatch): number {
+  const count = (tokens: StepSequence['tokens']) =>
+    tokens === 'slot' ? 1 : 'embeddings' in tokens ? tokens.embeddings.length / 16 : tokens.length;
+  return sequences.reduce((rows, { tokens }) => rows + count(tokens), 0);
 }
 
 async function serve(limits: Partial<EngineLimits> = {}, blocks?: number) {
@@ -32,8 +39,8 @@ describe('computed once', () => {
   it('the prompt of several samples', async () => {
     const { runner, served } = await serve();
     await runner.openForGood();
-    const sampling = { temperature: 1, seed: 3n, topK: 0, topP: 1, minP: 0 };
-    served.submit(request(1n, prompt(40), { samples: samples(4), maxNewTokens: 1, sampling }));
+    const drawn = sampling({ temperature: 1, seed: 3n });
+    served.submit(request(1n, prompt(40), { samples: samples(4), maxNewTokens: 1, sampling: drawn }));
     await served.until(() => served.allEnded());
     // Forty rows of the prompt, then the last of it for each other sample: its logits are wanted.
     expect(runner.rows).toBe(40 + 3);
@@ -93,9 +100,7 @@ describe('turns', () => {
     expect(chunks.length).toBeGreaterThan(3);
     for (const { sequences } of chunks) {
       expect(sequences.some((sequence) => sequence.slot === slot)).toBe(true);
-      expect(sequences.reduce((rows, { tokens }) => rows + (tokens === 'slot' ? 1 : tokens.length), 0)).toBeLessThan(
-        16,
-      );
+      expect(rowsOf({ sequences, logits: [] })).toBeLessThan(16);
     }
   });
 
@@ -182,7 +187,7 @@ describe('for maintenance', () => {
 it('tells the times of each step', async () => {
   const steps: StepTimes[] = [];
   const inner = await CpuRunner.load(TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
-  const served = new Served(inner, TINY_TOKENS, LIMITS, (step) => steps.push(step));
+  const served = new Served(inner, TINY_TOKENS, LIMITS, { onStep: (step) => steps.push(step) });
   served.submit(request(1n, prompt(20), { maxNewTokens: 5 }));
   await served.until(() => served.allEnded());
   expect(steps.reduce((rows, step) => rows + step.prefillRows, 0)).toBe(20);

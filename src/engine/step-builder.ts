@@ -1,11 +1,30 @@
-import { BLOCK_TOKENS, type BlockCopy, type LogitsRow, type StepBatch, type StepSequence } from '../model/runner.ts';
-import type { Sequence } from './sequence.ts';
+import {
+  BLOCK_TOKENS,
+  type BlockCopy,
+  type LogitsRow,
+  type SlotStart,
+  type StepBatch,
+  type StepSequence,
+} from '../model/runner.ts';
+import type { RowUse, Sequence } from './sequence.ts';
+
+/** A logits row of a step: whose it is, and for what. */
+export interface WantedRow {
+  readonly sequence: Sequence;
+  readonly use: RowUse;
+  /** Of the row in its sequence. */
+  readonly position: number;
+  /** It was drawn without the mask that it should have had. */
+  void: boolean;
+}
 
 /** A step, and what it does for each sequence. */
 export interface Plan {
   readonly batch: StepBatch;
-  /** The sequence behind each logits row. */
-  readonly sampled: readonly Sequence[];
+  /** What is behind each logits row. */
+  readonly wanted: readonly WantedRow[];
+  /** Of them: those that are drawn once their masks have come. */
+  readonly masked: readonly WantedRow[];
   /** How far each sequence of the step will be computed, in which residency. */
   readonly reached: readonly { readonly sequence: Sequence; readonly computed: number; readonly residency: number }[];
   readonly prefillRows: number;
@@ -14,58 +33,76 @@ export interface Plan {
 
 /** Gathers one step's rows. */
 export class StepBuilder {
+  readonly #usedSlots: Set<number>;
   readonly #sequences: StepSequence[] = [];
+  readonly #starts: SlotStart[] = [];
   readonly #logits: LogitsRow[] = [];
-  readonly #sampled: Sequence[] = [];
+  readonly #wanted: WantedRow[] = [];
   readonly #reached: Plan['reached'][number][] = [];
   #prefillRows = 0;
   #decodeRows = 0;
+
+  /** `usedSlots`: those that may hold another sequence's state; kept true. */
+  constructor(usedSlots: Set<number>) {
+    this.#usedSlots = usedSlots;
+  }
 
   get rows(): number {
     return this.#prefillRows + this.#decodeRows;
   }
 
   decode(sequence: Sequence, steps: number): void {
-    this.#logits.push(sequence.logitsRow(this.rows));
-    this.#sampled.push(sequence);
-    // A token still being drawn is known on the GPU only.
-    this.#add(sequence, sequence.drawing > 0 ? 'slot' : sequence.ids.slice(sequence.computed), steps);
+    this.#add(sequence, 1, steps);
     this.#decodeRows++;
     sequence.drawing += steps;
   }
 
   prefill(sequence: Sequence, rows: number): void {
-    const end = sequence.computed + rows;
-    const last = end === sequence.ids.length;
-    if (last && !sequence.prefillOnly) {
-      this.#logits.push(sequence.logitsRow(this.rows + rows - 1));
-      this.#sampled.push(sequence);
-    }
-    this.#add(sequence, sequence.ids.slice(sequence.computed, end), rows);
+    const draws = this.#add(sequence, rows, rows);
     this.#prefillRows += rows;
-    if (last && !sequence.prefillOnly) sequence.drawing++;
+    if (draws) sequence.drawing++;
   }
 
   plan(copies: readonly BlockCopy[], repeat: number): Plan {
     return {
-      batch: { sequences: this.#sequences, logits: this.#logits, copies, repeat },
-      sampled: this.#sampled,
+      batch: { sequences: this.#sequences, logits: this.#logits, copies, starts: this.#starts, repeat },
+      wanted: this.#wanted,
+      masked: this.#wanted.filter((_, i) => this.#logits[i]!.masked),
       reached: this.#reached,
       prefillRows: this.#prefillRows,
       decodeRows: this.#decodeRows,
     };
   }
 
-  #add(sequence: Sequence, tokens: StepSequence['tokens'], advance: number): void {
+  /** Adds the next `rows` rows of a sequence, which goes on by `advance` positions. True: the last one draws. */
+  #add(sequence: Sequence, rows: number, advance: number): boolean {
+    this.#start(sequence);
     const startPosition = sequence.computed;
+    const tokens = sequence.tokensTo(startPosition + rows);
+    let draws = false;
+    for (let i = 0; i < rows; i++) {
+      const position = startPosition + i;
+      const use = sequence.useOf(position);
+      if (use === undefined) continue;
+      this.#logits.push(sequence.logitsRow(use, this.rows + i, position));
+      this.#wanted.push({ sequence, use, position, void: false });
+      draws = use === 'draw';
+    }
     sequence.computed += advance;
-    const blocks = Math.ceil(sequence.computed / BLOCK_TOKENS);
-    this.#sequences.push({
-      slot: sequence.slot,
-      tokens,
-      startPosition,
-      blockTable: sequence.kv.table.slice(0, blocks),
-    });
-    this.#reached.push({ sequence, computed: sequence.computed, residency: sequence.residency });
+    const { slot, kv, computed, residency } = sequence;
+    const blockTable = kv.table.slice(0, Math.ceil(computed / BLOCK_TOKENS));
+    this.#sequences.push({ slot, tokens, startPosition, blockTable });
+    this.#reached.push({ sequence, computed, residency });
+    return draws;
+  }
+
+  #start(sequence: Sequence): void {
+    if (sequence.slotStarted) return;
+    sequence.slotStarted = true;
+    const { slot, adjustsSlot } = sequence;
+    if (!adjustsSlot && !this.#usedSlots.has(slot)) return;
+    this.#starts.push(sequence.slotStart());
+    if (adjustsSlot) this.#usedSlots.add(slot);
+    else this.#usedSlots.delete(slot);
   }
 }

@@ -1,5 +1,8 @@
 import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/runner.ts';
 
+/** What a gated runner takes at most, below what the runner behind it does. */
+export type NarrowLimits = Partial<Pick<RunnerLimits, 'blocks' | 'maxLogitsRows' | 'maxTop' | 'maxHiddenRows'>>;
+
 /** A runner whose steps end when the test says so: a device that is slow, or stands still. */
 export class GatedRunner implements Runner {
   readonly limits: RunnerLimits;
@@ -7,11 +10,12 @@ export class GatedRunner implements Runner {
   readonly #held: (() => void)[] = [];
   #open = false;
   steps = 0;
-  /** Of them: several decode steps for one readback. */
+  /** Of them: several decode steps for one readback, and those with rows that tell prompt positions. */
   repeatedSteps = 0;
+  scoringSteps = 0;
+  maskedSteps = 0;
 
-  /** `blocks`: use fewer than the runner has. */
-  constructor(inner: Runner, limits: { readonly blocks?: number } = {}) {
+  constructor(inner: Runner, limits: NarrowLimits = {}) {
     this.#inner = inner;
     this.limits = { ...inner.limits, ...limits };
   }
@@ -31,10 +35,18 @@ export class GatedRunner implements Runner {
   async step(batch: StepBatch): Promise<SampledRow[]> {
     this.steps++;
     if ((batch.repeat ?? 1) > 1) this.repeatedSteps++;
+    if (batch.logits.some(({ scored }) => scored !== undefined)) this.scoringSteps++;
+    if (batch.logits.some(({ masked }) => masked)) this.maskedSteps++;
+    this.#check(batch);
     // Computed at once, told later: as on a GPU, steps are done in the order in which they were submitted.
     const rows = this.#inner.step(batch);
+    rows.catch(() => {});
     if (!this.#open) await new Promise<void>((resolve) => this.#held.push(resolve));
     return rows;
+  }
+
+  drawMasked(masks: readonly (Uint32Array | undefined)[]): void {
+    this.#inner.drawMasked(masks);
   }
 
   /** Lets up to `count` held steps end, the oldest first, and gives the engine its turn after each. */
@@ -55,6 +67,16 @@ export class GatedRunner implements Runner {
 
   destroy(): void {
     this.#inner.destroy();
+  }
+
+  /** The narrower limits, which the runner behind doesn't know. */
+  #check({ logits }: StepBatch): void {
+    const { maxLogitsRows, maxTop, maxHiddenRows } = this.limits;
+    if (logits.length > maxLogitsRows) throw new Error(`${logits.length} logits rows, at most ${maxLogitsRows}`);
+    const top = logits.reduce((sum, row) => sum + row.topLogprobs, 0);
+    if (top > maxTop) throw new Error(`${top} top logprobs, at most ${maxTop}`);
+    const hidden = logits.filter((row) => row.hidden).length;
+    if (hidden > maxHiddenRows) throw new Error(`${hidden} hidden rows, at most ${maxHiddenRows}`);
   }
 }
 

@@ -1,20 +1,18 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Runner } from '../../model/runner.ts';
-import { tinyModel } from '../../model/testing/tiny-model.ts';
 import type { EngineLimits } from '../engine-options.ts';
 import type { EngineRequest } from '../request.ts';
+import { type AskedRequest, anyRequest, MOST_TOP, requestOf, STOP_IDS, TINY_TOKENS } from './any-request.ts';
 import { checkBlocks } from './check-blocks.ts';
-import { GatedRunner } from './gated-runner.ts';
-import { letterTokens, request, type SampleResult, Served } from './serve.ts';
+import { GatedRunner, turn } from './gated-runner.ts';
+import { IdGrammars } from './id-grammars.ts';
+import { cutLike, type Outcome, outcome, takenOver } from './outcome.ts';
+import { type SampleResult, Served } from './serve.ts';
 
-const VOCAB = 40;
-export const CONTEXT = 96;
-export const TINY = tinyModel(7, { vocabSize: VOCAB, contextLength: CONTEXT });
-export const TINY_TOKENS = letterTokens(VOCAB);
 /** Blocks of the runner; a schedule may use fewer. */
 export const MOST_BLOCKS = 24;
-export const RUNNER_OPTIONS = { kvBlocks: MOST_BLOCKS, maxRows: 20, maxSequences: 6, maxTopLogprobs: 5 };
+export const RUNNER_OPTIONS = { kvBlocks: MOST_BLOCKS, maxRows: 20, maxSequences: 6, maxTopLogprobs: MOST_TOP };
 export const LIMITS: EngineLimits = {
   maxRunning: 6,
   maxWaiting: 200,
@@ -23,37 +21,6 @@ export const LIMITS: EngineLimits = {
   policy: 'lpm',
   prefixCache: true,
 };
-
-const anyPrompt = fc
-  .record({
-    // Prompts that often begin alike, and part anywhere.
-    book: fc.nat(2),
-    length: fc.nat(45),
-    own: fc.array(fc.nat(VOCAB - 1), { minLength: 1, maxLength: 8 }),
-  })
-  .map(({ book, length, own }) => [...Array.from({ length }, (_, i) => (i * (7 + book) + book) % VOCAB), ...own]);
-
-const anyRequest = fc
-  .record({
-    prompt: anyPrompt,
-    maxNewTokens: fc.nat(40),
-    temperature: fc.constantFrom(0, 0, 0.8, 1.5),
-    seed: fc.bigInt({ min: 0n, max: 2n ** 64n - 1n }),
-    n: fc.integer({ min: 1, max: 3 }),
-    stopTokenIds: fc.array(fc.nat(VOCAB - 1), { maxLength: 1 }),
-    stopStrings: fc.array(fc.stringMatching(/^[a-h]{1,2}$/), { maxLength: 2 }),
-    credit: fc.integer({ min: 1, max: 30 }),
-    priority: fc.nat(2),
-    topLogprobs: fc.constantFrom(0, 0, 0, 2),
-  })
-  .map(({ prompt, temperature, seed, n, credit, topLogprobs, ...rest }) => ({
-    ...rest,
-    inputIds: prompt,
-    outputLogprobs: topLogprobs > 0,
-    topLogprobs,
-    sampling: { temperature, seed, topK: 0, topP: 1, minP: 0 },
-    samples: Array.from({ length: n }, (_, index) => ({ index, credit, emittedIds: [] })),
-  }));
 
 const anyAct = fc.oneof(
   { weight: 4, arbitrary: fc.record({ submit: anyRequest }) },
@@ -77,64 +44,89 @@ export const anySchedule = fc.record({
     stepsInFlight: fc.integer({ min: 1, max: 3 }),
     prefixCache: fc.constantFrom(true, true, true, false),
   }),
+  /** Of the runner: often too few for all rows of a step. */
+  most: fc.record({
+    maxLogitsRows: fc.integer({ min: LIMITS.maxRunning, max: RUNNER_OPTIONS.maxRows }),
+    maxTop: fc.integer({ min: MOST_TOP, max: 20 }),
+    maxHiddenRows: fc.integer({ min: 1, max: 6 }),
+  }),
+  /** Turns that each answer of a matcher takes, and how long a step waits for it. */
+  delays: fc.array(fc.constantFrom(0, 0, 0, 1, 2, 4), { minLength: 1, maxLength: 6 }),
+  maskPatienceMs: fc.constantFrom(0, 1, 20, 1_000),
 });
 export type Schedule = typeof anySchedule extends fc.Arbitrary<infer T> ? T : never;
-
-/** What must not depend on who else runs. */
-export function outcome({ ids, end }: SampleResult) {
-  if (end?.type !== 'finished') return { ids, end: end?.message };
-  return { ids, reason: end.reason, matched: end.matched, completionTokens: end.completionTokens };
-}
-export type Outcome = ReturnType<typeof outcome>;
-
-/** What a sample of a request brings when nothing else runs on `open`'s runner. */
-export function outcomesAlone(open: () => Promise<Runner>) {
-  const known = new Map<string, Promise<Outcome>>();
-  return (asked: EngineRequest, index: number): Promise<Outcome> => {
-    const key = JSON.stringify({ ...asked, jobId: 0, samples: index }, (_, value) =>
-      typeof value === 'bigint' ? String(value) : value,
-    );
-    const outcomeOf = known.get(key) ?? compute();
-    known.set(key, outcomeOf);
-    return outcomeOf;
-
-    async function compute(): Promise<Outcome> {
-      const quiet = new Served(await open(), TINY_TOKENS, { ...LIMITS, prefixCache: false, stepsInFlight: 1 });
-      quiet.submit({ ...asked, jobId: 1n, samples: [{ index, credit: 1_000_000, emittedIds: [] }] });
-      await quiet.until(() => quiet.allEnded());
-      return outcome(quiet.result(1n, index));
-    }
-  };
-}
 
 /** How often what the schedules are there for came to pass. */
 export interface Reached {
   retractions: number;
   cachedTokens: number;
   repeatedSteps: number;
+  scoringSteps: number;
+  maskedSteps: number;
+  /** Samples that ended with something told of each kind, or a constraint met. */
+  prompts: number;
+  hiddenStates: number;
+  constrained: number;
+  takenOver: number;
+}
+
+export function nothingReached(): Reached {
+  return {
+    retractions: 0,
+    cachedTokens: 0,
+    repeatedSteps: 0,
+    scoringSteps: 0,
+    maskedSteps: 0,
+    prompts: 0,
+    hiddenStates: 0,
+    constrained: 0,
+    takenOver: 0,
+  };
+}
+
+/** What a sample of a request brings when nothing else runs. */
+export type Alone = (asked: EngineRequest, index: number) => Promise<Outcome>;
+
+/** A request with the first tokens of its samples made elsewhere; the prompt's logprobs were told there too then. */
+async function partlyMade(asked: EngineRequest, emitted: number, alone: Alone): Promise<EngineRequest> {
+  if (emitted === 0) return asked;
+  const samples = await Promise.all(
+    asked.samples.map(async ({ index, credit }) => {
+      const { ids } = await alone(asked, index);
+      const emittedIds = ids.slice(0, Math.max(0, Math.min(emitted, ids.length - 1)));
+      return { index, credit: Math.max(credit, emittedIds.length), emittedIds };
+    }),
+  );
+  const told = samples[0]!.emittedIds.length > 0;
+  return { ...asked, samples, logprobStart: told ? undefined : asked.logprobStart };
 }
 
 /**
- * Runs a schedule and checks it: every block has one owner after each act, each sample ends with the ids it has
- * alone, aborted ones with a beginning of them, and every block comes back.
+ * Runs a schedule and checks it: every block has one owner after each act, each sample ends with the ids, and with what
+ * is told of them, that it has alone, aborted ones with a beginning of it, and every block and matcher comes back.
  */
 export async function runSchedule(
-  { blocks, acts, limits }: Schedule,
+  { blocks, acts, limits, most, delays, maskPatienceMs }: Schedule,
   open: () => Promise<Runner>,
-  alone: (asked: EngineRequest, index: number) => Promise<Outcome>,
+  alone: Alone,
   reached: Reached,
 ): Promise<void> {
-  const gated = new GatedRunner(await open(), { blocks });
-  const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits });
+  const gated = new GatedRunner(await open(), { blocks, ...most });
+  let answers = 0;
+  const grammars = new IdGrammars(gated.limits.vocabSize, STOP_IDS, async () => {
+    for (let turns = delays[answers++ % delays.length]!; turns > 0; turns--) await turn();
+  });
+  const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }, { grammars, maskPatienceMs });
   const { engine } = busy;
-  const submitted: EngineRequest[] = [];
+  const submitted: { asked: AskedRequest; job: EngineRequest }[] = [];
   const aborted = new Set<bigint>();
   for (const act of acts) {
-    const picked = (n: number) => submitted[n % Math.max(1, submitted.length)];
+    const picked = (n: number) => submitted[n % Math.max(1, submitted.length)]?.job;
     if ('submit' in act) {
-      const asked = request(BigInt(submitted.length + 1), act.submit.inputIds, act.submit);
-      submitted.push(asked);
-      busy.submit(asked);
+      const whole = requestOf(BigInt(submitted.length + 1), act.submit);
+      const job = await partlyMade(whole, act.submit.emitted, alone);
+      submitted.push({ asked: act.submit, job });
+      busy.submit(job);
     } else if ('steps' in act) {
       await gated.release(act.steps);
     } else if ('abort' in act) {
@@ -156,33 +148,48 @@ export async function runSchedule(
     expect(load.running).toBeLessThanOrEqual(LIMITS.maxRunning);
     expect(load.usedTokens).toBeLessThanOrEqual(load.maxTokens);
   }
-  for (const { jobId, samples } of submitted) {
-    for (const { index, credit } of samples) {
-      const { ids, end } = busy.result(jobId, index);
+  for (const { job } of submitted) {
+    for (const { index, credit } of job.samples) {
+      const { ids, end } = busy.result(job.jobId, index);
       // Nothing past the credit: only an act of `grant` raises it.
       if (!acts.some((act) => 'grant' in act)) expect(ids.length).toBeLessThanOrEqual(credit);
-      if (end === undefined) engine.grant(jobId, index, 1_000);
+      if (end === undefined) engine.grant(job.jobId, index, 1_000);
     }
   }
   await gated.openForGood();
   await busy.until(() => busy.allEnded());
-  for (const asked of submitted) {
-    for (const { index } of asked.samples) {
-      const result = busy.result(asked.jobId, index);
-      const expected = await alone(asked, index);
-      if (result.end?.type === 'finished') reached.cachedTokens += result.end.cachedTokens;
+  for (const { asked, job } of submitted) {
+    for (const { index, emittedIds } of job.samples) {
+      const result = busy.result(job.jobId, index);
+      const whole = requestOf(job.jobId, asked);
+      const expected = takenOver(await alone(whole, index), emittedIds.length);
       if (result.end?.type === 'finished' && result.end.reason === 'abort') {
-        expect(aborted.has(asked.jobId)).toBe(true);
-        expect(result.ids).toEqual(expected.ids.slice(0, result.ids.length));
+        expect(aborted.has(job.jobId)).toBe(true);
+        expect(outcome(result)).toMatchObject(cutLike(expected, result));
       } else {
         expect(outcome(result)).toEqual(expected);
       }
+      count(reached, job, result);
     }
   }
   checkBlocks(engine.scheduler);
   expect(engine.idle).toBe(true);
-  expect(engine.load()).toMatchObject({ running: 0, waiting: 0, usedTokens: 0 });
+  expect(engine.load()).toMatchObject({ running: 0, waiting: 0, usedTokens: 0, waitingUncachedTokens: 0 });
   expect(engine.abort(1n)).toBe(false);
+  // One that an aborted sequence had asked for may come only now.
+  for (let turns = 0; turns < 10 && grammars.opening > 0; turns++) await turn();
+  expect(grammars).toMatchObject({ opening: 0, closed: grammars.opened });
   reached.retractions += engine.scheduler.retractions;
   reached.repeatedSteps += gated.repeatedSteps;
+  reached.scoringSteps += gated.scoringSteps;
+  reached.maskedSteps += gated.maskedSteps;
+}
+
+function count(reached: Reached, job: EngineRequest, { input, output, end }: SampleResult): void {
+  if (end?.type !== 'finished') return;
+  reached.cachedTokens += end.cachedTokens;
+  if (input.logprobs.length > 0) reached.prompts++;
+  if (output.hiddenStates.length > 0) reached.hiddenStates++;
+  if (job.constraint && end.reason === 'stop') reached.constrained++;
+  if (job.samples.some(({ emittedIds }) => emittedIds.length > 0)) reached.takenOver++;
 }

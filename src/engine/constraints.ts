@@ -1,0 +1,100 @@
+import type { EngineEvent, FailureCode } from './event.ts';
+import { GrammarError, type Grammars } from './grammars.ts';
+import { Matching } from './matching.ts';
+import type { Sequence } from './sequence.ts';
+import type { SequenceEnds } from './sequence-ends.ts';
+import { settledWithin } from './settled-within.ts';
+import type { WantedRow } from './step-builder.ts';
+
+/** Compiling is bounded where it is done; what takes longer never ends. */
+const OPEN_TIMEOUT_MS = 60_000;
+/** A step may wait so long for its masks; a row without one is drawn later. */
+const PATIENCE_MS = 20;
+
+export interface ConstraintsOptions {
+  readonly grammars: Grammars;
+  readonly ends: SequenceEnds;
+  readonly onEvents: (events: readonly EngineEvent[]) => void;
+  readonly now: () => number;
+  readonly patienceMs?: number | undefined;
+}
+
+/** Follows constrained sequences: opens their matchers, and says which ids their rows may draw. */
+export class Constraints {
+  readonly #options: ConstraintsOptions;
+  readonly #patienceMs: number;
+
+  constructor(options: ConstraintsOptions) {
+    this.#options = options;
+    this.#patienceMs = options.patienceMs ?? PATIENCE_MS;
+  }
+
+  /** Opens a sequence's matcher. Resolves once it may be admitted, or has ended. */
+  async open(sequence: Sequence): Promise<void> {
+    const { grammars, ends, now } = this.#options;
+    const { constraint, inputIds } = sequence.request;
+    const opening = grammars.open(constraint!, sequence.ids.slice(inputIds.length));
+    try {
+      const matcher = await settledWithin(OPEN_TIMEOUT_MS, opening, 'the constraint was never compiled');
+      sequence.matching = new Matching(matcher, this.#patienceMs, now);
+      if (sequence.ended) sequence.matching.close();
+      else if (sequence.matching.finished) this.#complete(sequence);
+    } catch (error) {
+      // Should it come after all, nobody wants it.
+      void opening.then((matcher) => matcher.close()).catch(() => {});
+      const { code, message } = constraintFailure(error);
+      ends.failAll([sequence], code, message);
+    }
+  }
+
+  /**
+   * The masks of a step's masked rows, once those of most are known: rows whose matcher takes too long are withdrawn, and
+   * sequences that can't draw anything end.
+   */
+  async masks(rows: readonly WantedRow[]): Promise<(Uint32Array | undefined)[]> {
+    const pending = rows.flatMap(({ sequence }) => (sequence.ended ? [] : (sequence.matching?.pending ?? [])));
+    if (pending.length > 0) await settledOrAfter(this.#patienceMs, Promise.all(pending));
+    return rows.map((row) => this.#mask(row));
+  }
+
+  #mask(row: WantedRow): Uint32Array | undefined {
+    const { sequence } = row;
+    const { matching } = sequence;
+    if (sequence.ended || !matching) return undefined;
+    if (matching.pending) {
+      matching.late = true;
+      row.void = true;
+      sequence.withdrawDraw();
+      return undefined;
+    }
+    const allowed = matching.allowed(sequence.withheldIds);
+    if (typeof allowed === 'object') return allowed.mask;
+    // Where all that may come is a stop that min_new_tokens withholds, the constraint wins: the output is complete.
+    if (allowed === 'only-withheld') this.#complete(sequence);
+    else {
+      const message = "the constraint asks for what the model's vocabulary can't write";
+      this.#options.ends.failAll([sequence], 'invalid_argument', message);
+    }
+    return undefined;
+  }
+
+  /** Its output is complete as it is. */
+  #complete(sequence: Sequence): void {
+    const matched = sequence.outputLength > 0 ? sequence.ids.at(-1) : undefined;
+    this.#options.onEvents([this.#options.ends.finish(sequence, { reason: 'stop', matched })]);
+  }
+}
+
+/** What a client is told of a constraint that failed. */
+export function constraintFailure(error: unknown): { code: FailureCode; message: string } {
+  if (error instanceof GrammarError) return { code: error.code, message: error.message };
+  return { code: 'internal', message: error instanceof Error ? error.message : 'the constraint failed' };
+}
+
+/** Resolves once `promise` does, or after `ms`; rejects as it does. */
+function settledOrAfter(ms: number, promise: Promise<unknown>): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, ms);
+    promise.then(() => resolve(), reject).finally(() => clearTimeout(timer));
+  });
+}

@@ -1,0 +1,121 @@
+import { GrammarError, type GrammarMatcher, type GrammarState, type Grammars } from '../grammars.ts';
+import type { Constraint } from '../request.ts';
+
+/** An automaton over token ids: what a constraint's text says, as JSON. */
+export interface IdAutomaton {
+  readonly seed: number;
+  readonly states: number;
+  /** Ids that a state allows, of 16; the stop ids come on top where it is an end. */
+  readonly density: number;
+  /** One of so many states is an end. */
+  readonly ends: number;
+  /** What compiling or a token meets: the constraint is refused, or its worker fails after so many tokens. */
+  readonly fault?: 'refused' | number;
+}
+
+/**
+ * Constraints over ids, matched by automata in this thread: every state allows some ids, and some allow the end. What
+ * the engine's tests need of a grammar, with delays of their choosing.
+ */
+export class IdGrammars implements Grammars {
+  opening = 0;
+  opened = 0;
+  closed = 0;
+  readonly #vocabSize: number;
+  readonly #stopIds: readonly number[];
+  readonly #wait: () => Promise<void>;
+
+  /** `wait`: what each answer takes. */
+  constructor(vocabSize: number, stopIds: readonly number[], wait: () => Promise<void>) {
+    this.#vocabSize = vocabSize;
+    this.#stopIds = stopIds;
+    this.#wait = wait;
+  }
+
+  async open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher> {
+    this.opening++;
+    await this.#wait();
+    this.opening--;
+    const automaton = JSON.parse(constraint.text) as IdAutomaton;
+    if (automaton.fault === 'refused') throw new GrammarError('invalid_argument', 'the constraint is wrong at 0');
+    this.opened++;
+    const matcher = new IdMatcher(automaton, this.#vocabSize, this.#stopIds, this.#wait, () => this.closed++);
+    for (const id of outputIds) matcher.take(id);
+    return matcher;
+  }
+
+  destroy(): void {}
+}
+
+class IdMatcher implements GrammarMatcher {
+  readonly #automaton: IdAutomaton;
+  readonly #vocabSize: number;
+  readonly #stopIds: readonly number[];
+  readonly #wait: () => Promise<void>;
+  readonly #onClose: () => void;
+  #at = 0;
+  #taken = 0;
+  #finished = false;
+  #closed = false;
+
+  constructor(
+    automaton: IdAutomaton,
+    vocabSize: number,
+    stopIds: readonly number[],
+    wait: () => Promise<void>,
+    onClose: () => void,
+  ) {
+    this.#automaton = automaton;
+    this.#vocabSize = vocabSize;
+    this.#stopIds = stopIds;
+    this.#wait = wait;
+    this.#onClose = onClose;
+  }
+
+  get state(): GrammarState {
+    if (this.#finished) return { mask: new Uint32Array(Math.ceil(this.#vocabSize / 32)), finished: true };
+    const allowed = Array.from({ length: this.#vocabSize }, (_, id) => this.allows(id));
+    if (allowed.every(Boolean)) return { mask: undefined, finished: false };
+    const mask = new Uint32Array(Math.ceil(this.#vocabSize / 32));
+    allowed.forEach((may, id) => {
+      if (may) mask[id >>> 5]! |= 1 << (id & 31);
+    });
+    return { mask, finished: false };
+  }
+
+  /** Whether the state allows an id; what it allows follows from seed and state alone. */
+  allows(id: number): boolean {
+    const { seed, density, ends } = this.#automaton;
+    if (this.#stopIds.includes(id)) return hash(seed, this.#at, -1) % ends === 0;
+    return hash(seed, this.#at, id) % 16 < density;
+  }
+
+  take(id: number): void {
+    if (this.#finished || !this.allows(id)) throw new GrammarError('internal', 'an id that was not allowed');
+    if (this.#taken++ === this.#automaton.fault) throw new GrammarError('internal', 'the worker is gone');
+    this.#finished = this.#stopIds.includes(id);
+    this.#at = hash(this.#automaton.seed, this.#at, id + 1_000) % this.#automaton.states;
+  }
+
+  async accept(id: number): Promise<GrammarState> {
+    await this.#wait();
+    if (this.#closed) throw new GrammarError('internal', 'the matcher is closed');
+    this.take(id);
+    return this.state;
+  }
+
+  close(): void {
+    if (this.#closed) throw new Error('a matcher is closed twice');
+    this.#closed = true;
+    this.#onClose();
+  }
+}
+
+function hash(...values: readonly number[]): number {
+  let h = 2_166_136_261;
+  for (const value of values) {
+    h = Math.imul(h ^ value, 16_777_619);
+    h = Math.imul(h ^ (h >>> 15), 2_246_822_519);
+  }
+  return (h ^ (h >>> 13)) >>> 0;
+}
