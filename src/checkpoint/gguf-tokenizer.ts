@@ -137,7 +137,7 @@ function sentencePiece({ metadata }: Gguf, { tokens, types, unknown }: GgufVocab
       continuing_subword_prefix: null,
       end_of_word_suffix: null,
       fuse_unk: true,
-      byte_fallback: tokens.includes('<0x00>'),
+      byte_fallback: true,
       ignore_merges: false,
       vocab: vocab(tokens),
       merges: sentencePieceMerges(pieces).map((pair) => pair.join(' ')),
