@@ -5,16 +5,7 @@ import { CheckpointError } from './checkpoint.ts';
 import { canonicalJson, digestManifest, type Manifest, parseManifest, sha256Hex } from './manifest.ts';
 import { parseGenerationConfig, parseModelConfig } from './model-config.ts';
 import { openSafetensors } from './safetensors.ts';
-
-function file(header: unknown, data: Uint8Array | number = 0, claimed?: bigint): Uint8Array {
-  const text = new TextEncoder().encode(typeof header === 'string' ? header : JSON.stringify(header));
-  const body = typeof data === 'number' ? new Uint8Array(data) : data;
-  const bytes = new Uint8Array(8 + text.length + body.length);
-  new DataView(bytes.buffer).setBigUint64(0, claimed ?? BigInt(text.length), true);
-  bytes.set(text, 8);
-  bytes.set(body, 8 + text.length);
-  return bytes;
-}
+import { writeSafetensors as file } from './testing/write-safetensors.ts';
 
 const open = (bytes: Uint8Array) => openSafetensors(bytesSource('m.safetensors', bytes));
 
