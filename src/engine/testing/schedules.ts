@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Runner } from '../../model/runner.ts';
 import type { EngineLimits } from '../engine-options.ts';
-import type { EngineRequest } from '../request.ts';
+import type { EngineRequest, RequestedSample } from '../request.ts';
 import { type AskedRequest, anyRequest, MOST_TOP, requestOf, STOP_IDS, TINY_TOKENS } from './any-request.ts';
 import { checkBlocks } from './check-blocks.ts';
 import { GatedRunner, turn } from './gated-runner.ts';
@@ -90,13 +90,13 @@ export type Alone = (asked: EngineRequest, index: number) => Promise<Outcome>;
 /** A request with the first tokens of its samples made elsewhere; the prompt's logprobs were told there too then. */
 async function partlyMade(asked: EngineRequest, emitted: number, alone: Alone): Promise<EngineRequest> {
   if (emitted === 0) return asked;
-  const samples = await Promise.all(
-    asked.samples.map(async ({ index, credit }) => {
-      const { ids } = await alone(asked, index);
-      const emittedIds = ids.slice(0, Math.max(0, Math.min(emitted, ids.length - 1)));
-      return { index, credit: Math.max(credit, emittedIds.length), emittedIds };
-    }),
-  );
+  const samples: RequestedSample[] = [];
+  // One after the other: each alone on the runner.
+  for (const { index, credit } of asked.samples) {
+    const { ids } = await alone(asked, index);
+    const emittedIds = ids.slice(0, Math.max(0, Math.min(emitted, ids.length - 1)));
+    samples.push({ index, credit: Math.max(credit, emittedIds.length), emittedIds });
+  }
   const told = samples[0]!.emittedIds.length > 0;
   return { ...asked, samples, logprobStart: told ? undefined : asked.logprobStart };
 }
@@ -111,6 +111,12 @@ export async function runSchedule(
   alone: Alone,
   reached: Reached,
 ): Promise<void> {
+  // Before anything else runs: what is alone may run on the same runner.
+  const jobs: EngineRequest[] = [];
+  for (const act of acts) {
+    if (!('submit' in act)) continue;
+    jobs.push(await partlyMade(requestOf(BigInt(jobs.length + 1), act.submit), act.submit.emitted, alone));
+  }
   const gated = new GatedRunner(await open(), { blocks, ...most });
   let answers = 0;
   const grammars = new IdGrammars(gated.limits.vocabSize, STOP_IDS, async () => {
@@ -123,8 +129,7 @@ export async function runSchedule(
   for (const act of acts) {
     const picked = (n: number) => submitted[n % Math.max(1, submitted.length)]?.job;
     if ('submit' in act) {
-      const whole = requestOf(BigInt(submitted.length + 1), act.submit);
-      const job = await partlyMade(whole, act.submit.emitted, alone);
+      const job = jobs[submitted.length]!;
       submitted.push({ asked: act.submit, job });
       busy.submit(job);
     } else if ('steps' in act) {
