@@ -11,6 +11,7 @@ struct Params {
   vocabulary: u32,
   chunks: u32,
   firstRow: u32,
+  tileRows: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -35,7 +36,8 @@ fn main(
 ) {
   let index = (group.y * groups.x + group.x) * 64u + lane;
   let row = index / params.chunks;
-  if (params.firstRow + row >= step[STEP_LOGITS]) {
+  // Threads past the tile would write over its last row, where another tile follows.
+  if (row >= params.tileRows || params.firstRow + row >= step[STEP_LOGITS]) {
     return;
   }
   let at = step[STEP_LOGITS_AT] + (params.firstRow + row) * 16u;

@@ -8,6 +8,7 @@ import {
   keptReference,
   logprobsReference,
   orderReference,
+  sampleReference,
 } from './sampler.reference.ts';
 import { RESULT_WORDS, Sampler } from './sampler.ts';
 import { GREEDY_ENTRY, KernelBench } from './testing/kernel-bench.ts';
@@ -240,6 +241,23 @@ test('a row gives the same in any place and company', async () => {
   );
   expect(together[5]).toEqual(alone);
 });
+
+test.each([32, 61])(
+  'the last row of a tile is its own where another tile follows, vocabulary %i',
+  async (vocabulary) => {
+    // Nearly flat, the best id last.
+    const logits = Float32Array.from({ length: vocabulary }, (_, i) => (i === vocabulary - 1 ? 0.1 : 0));
+    const entries = Array.from({ length: 5 * TILE }, (_, i) => ({ sampled: true, temperature: 1, outputPosition: i }));
+    const drawn = await sample(
+      Array.from({ length: TILE }, () => logits),
+      entries,
+    );
+    const expected = entries.map((entry) =>
+      sampleReference(logits, { ...GREEDY_ENTRY, ...entry }, entry.outputPosition),
+    );
+    expect(drawn.map(({ id }) => id)).toEqual(expected);
+  },
+);
 
 test('the slot keeps the id, where the row is its last', async () => {
   const random = new Random(10);

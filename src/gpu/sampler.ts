@@ -132,7 +132,7 @@ export class Sampler {
           );
         const [chunkGroup, rows, masses, scan, collect0, collect1, select0, select1, topGroup, ids] = await Promise.all(
           [
-            kernels.chunks.bind([vocabulary, chunks, first], [step, logits, chunkStats]),
+            kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, chunkStats]),
             kernels.rows.bind(
               [vocabulary, chunks, first, tileRows, small],
               [step, logits, chunkStats, rowStats, jobs, results, lastIds],
