@@ -1,4 +1,4 @@
-import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -181,12 +181,45 @@ test.each<[object | undefined, Fields, string]>([
   [{}, { customLogitProcessor: 'x' }, 'custom_logit_processor'],
   [{}, { requireReasoning: true }, 'require_reasoning'],
   [{}, { mmInputs: create(MultimodalInputsSchema, { imageUrls: ['x'] }) }, 'mm_inputs'],
-  [{}, { mmInputs: create(MultimodalInputsSchema, { processedFeatures: { a: 1 } }) }, 'mm_inputs'],
   [{}, { disaggregatedParams: create(DisaggregatedParamsSchema) }, 'disaggregated_params'],
+  [
+    {},
+    {
+      disaggregatedParams: create(DisaggregatedParamsSchema, {
+        bootstrapHost: 'h',
+        bootstrapPort: 1,
+        bootstrapRoom: 2,
+      }),
+    },
+    'disaggregated_params',
+  ],
 ])('UNIMPLEMENTED: %j %j', (sampling, rest, field) => {
   const refusal = refusalOf(requestOf(sampling, rest));
   expect([refusal.code, refusal.field]).toEqual([Code.Unimplemented, field]);
   expect(refusal.message.startsWith(field)).toBe(true);
+});
+
+test.each<MessageInitShape<typeof MultimodalInputsSchema>>([
+  { imageUrls: ['x'] },
+  { videoUrls: ['x'] },
+  { audioUrls: ['x'] },
+  { processedFeatures: { a: 1 } },
+  { imageData: [Uint8Array.of(1)] },
+  { videoData: [Uint8Array.of(1)] },
+  { audioData: [Uint8Array.of(1)] },
+  { modalities: ['image'] },
+])('media of any sort is UNIMPLEMENTED, and none is nothing: %j', (media) => {
+  const of = (inputs: MessageInitShape<typeof MultimodalInputsSchema>) =>
+    requestOf({}, { mmInputs: create(MultimodalInputsSchema, inputs) });
+  expect(refusalOf(of(media))).toMatchObject({ code: Code.Unimplemented, field: 'mm_inputs' });
+  expect(normaliseRequest(of({}), MODEL)).toEqual(normaliseRequest(requestOf({}), MODEL));
+});
+
+test('spaces_between_special_tokens and no_stop_trim change nothing', () => {
+  const plain = normaliseRequest(requestOf({ temperature: 1 }), MODEL);
+  for (const field of ['spacesBetweenSpecialTokens', 'noStopTrim']) {
+    expect(normaliseRequest(requestOf({ temperature: 1, [field]: true }), MODEL)).toEqual(plain);
+  }
 });
 
 describe('logprobs', () => {

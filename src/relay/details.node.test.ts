@@ -220,6 +220,22 @@ test('stream_interval counts each sample’s own tokens', async () => {
   }
 });
 
+test('cached tokens are what the node told first, and at most all of the prompt but one', async () => {
+  const on = await start();
+  const node = await on.node({ manual: true });
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 2 })));
+  await node.until(() => node.jobs.length === 1);
+  const jobId = node.jobs[0]?.jobId ?? 0n;
+  await node.tell({ jobId, event: { case: 'tokens', value: { tokenIds: [9], cachedTokens: 99 } } });
+  await node.tell(
+    { jobId, event: { case: 'tokens', value: { tokenIds: [8], offset: 1, cachedTokens: 1 } } },
+    { jobId, event: { case: 'finished', value: { reason: Finished_Reason.LENGTH, completionTokens: 2 } } },
+  );
+  const { messages } = await whole;
+  expect(chunksOf(messages).map(({ cachedTokens }) => cachedTokens)).toEqual([4, 4]);
+  expect(completesOf(messages)[0]?.cachedTokens).toBe(4);
+});
+
 test('an aborted sample’s tokens come all, whatever the interval', async () => {
   const on = await start();
   const node = await on.node({ manual: true });

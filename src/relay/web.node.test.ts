@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/connect-node';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { type GenerateResponse, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { parseRange } from './parse-range.ts';
 import { MODEL_DIR, RelayBench, requestOf } from './testing/relay-bench.ts';
 import { outputOf } from './testing/scripted-engine.ts';
@@ -98,6 +98,26 @@ test('Generate over Connect, JSON, and gRPC-web', async () => {
   await node.detach();
 });
 
+test('what is told of each token is the same over JSON, where floats can’t go as bytes', async () => {
+  const node = await bench.node();
+  const answers: GenerateResponse[][] = [];
+  for (const useBinaryFormat of [true, false]) {
+    const transport = createConnectTransport({ baseUrl: bench.webUrl, httpVersion: '1.1', useBinaryFormat });
+    const rest = { returnLogprob: true, logprobStartLen: 0, topLogprobsNum: 3, tokenIdsLogprob: [4] };
+    const request = requestOf([7, 8], { maxNewTokens: 3 }, { ...rest, returnHiddenStates: true });
+    const messages: GenerateResponse[] = [];
+    for await (const message of createClient(SglangScheduler, transport).generate(request)) messages.push(message);
+    answers.push(messages);
+  }
+  const [binary, json] = answers;
+  expect(json).toEqual(binary);
+  expect(json?.at(-1)?.response.value).toMatchObject({
+    outputLogprobs: { topLogprobs: [{ tokenIds: expect.any(Array) }, {}, {}] },
+    allHiddenStates: [{ position: 1 }, {}, {}],
+  });
+  await node.detach();
+});
+
 test('a page of another site may not use the services', async () => {
   const ask = (origin: string) =>
     fetch(`${bench.webUrl}/sglang.grpc.scheduler.SglangScheduler/GetModelInfo`, {
@@ -115,7 +135,7 @@ test('health and metrics', async () => {
   expect((await get('/healthz')).status).toBe(200);
   const text = await (await get('/metrics')).text();
   expect(text).toMatch(/^shoal:nodes 1$/m);
-  expect(text).toMatch(/^sglang:generation_tokens_total 18$/m);
+  expect(text).toMatch(/^sglang:generation_tokens_total 24$/m);
   expect(text).toMatch(/^sglang:num_running_reqs\{dp_rank="0"\} 0$/m);
   // A node that told no load has none.
   expect(text).not.toMatch(/^sglang:num_used_tokens\{/m);
