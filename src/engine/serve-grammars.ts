@@ -1,10 +1,13 @@
 import type { CompiledGrammar, GrammarMatcher } from '@mlc-ai/web-xgrammar';
-import type { GrammarAnswer, GrammarCommand, GrammarReport, GrammarTask } from './grammar-messages.ts';
-import { ConstraintError } from './grammar-source.ts';
+import { ConstraintError } from './grammar/constraint-error.ts';
+import type { GrammarAnswer, GrammarCommand, GrammarReport, GrammarTask, Vocabulary } from './grammar-messages.ts';
+import { Utf8Masks } from './utf8-masks.ts';
 import { BrokenLibraryError, XGrammar, type XGrammarLibrary } from './xgrammar.ts';
 
 /** How long answers may wait for those of later tasks, in milliseconds. */
 const GATHER_MS = 1;
+
+const NO_MATCH: GrammarAnswer = { ok: false, reason: 'a token of the output does not match it' };
 
 /** The inside of a worker that takes commands and tells reports. */
 export interface GrammarPort {
@@ -37,23 +40,27 @@ export function serveGrammars(port: GrammarPort, load: () => Promise<XGrammarLib
   });
 }
 
+/** A matcher, and where its output stands in UTF-8. */
+interface Matching {
+  readonly matcher: GrammarMatcher;
+  utf8: number;
+}
+
 class GrammarServer {
   readonly #xgrammar: XGrammar;
   readonly #vocabSize: number;
+  readonly #utf8: Utf8Masks;
   readonly #grammars = new Map<number, CompiledGrammar>();
-  readonly #matchers = new Map<number, GrammarMatcher>();
+  readonly #matchings = new Map<number, Matching>();
 
-  private constructor(xgrammar: XGrammar, vocabSize: number) {
+  private constructor(xgrammar: XGrammar, { bytes, ends, vocabSize, stopIds }: Vocabulary) {
     this.#xgrammar = xgrammar;
     this.#vocabSize = vocabSize;
+    this.#utf8 = new Utf8Masks(bytes, ends, vocabSize, stopIds);
   }
 
-  static async start(
-    library: XGrammarLibrary,
-    vocabulary: Parameters<typeof XGrammar.start>[1],
-    maxHeapBytes: number,
-  ): Promise<GrammarServer> {
-    return new GrammarServer(await XGrammar.start(library, vocabulary, maxHeapBytes), vocabulary.vocabSize);
+  static async start(library: XGrammarLibrary, vocabulary: Vocabulary, maxHeapBytes: number): Promise<GrammarServer> {
+    return new GrammarServer(await XGrammar.start(library, vocabulary, maxHeapBytes), vocabulary);
   }
 
   /** Answers a batch in few reports. Throws BrokenLibraryError, having told what was done before. */
@@ -88,13 +95,13 @@ class GrammarServer {
       case 'open':
         return this.#open(task);
       case 'accept': {
-        const matcher = this.#matchers.get(task.matcher);
-        if (matcher === undefined) return { ok: false, reason: 'no such matcher' };
-        return this.#accept(matcher, task.id);
+        const matching = this.#matchings.get(task.matcher);
+        if (matching === undefined) return { ok: false, reason: 'no such matcher' };
+        return (await this.#accept(matching, task.id)) ? this.#state(matching) : NO_MATCH;
       }
       case 'close':
-        this.#matchers.get(task.matcher)?.dispose();
-        this.#matchers.delete(task.matcher);
+        this.#matchings.get(task.matcher)?.matcher.dispose();
+        this.#matchings.delete(task.matcher);
         return undefined;
       case 'drop':
         this.#grammars.get(task.grammar)?.dispose();
@@ -116,32 +123,29 @@ class GrammarServer {
   async #open({ matcher: number, grammar, ids }: GrammarTask & { op: 'open' }): Promise<GrammarAnswer> {
     const compiled = this.#grammars.get(grammar);
     if (compiled === undefined) return { ok: false, reason: 'no such grammar' };
-    const matcher = await this.#xgrammar.open(compiled);
-    for (const id of ids) {
-      if (matcher.isTerminated() || !(await this.#xgrammar.accept(matcher, id))) {
-        matcher.dispose();
-        return { ok: false, reason: 'the output so far does not match it' };
-      }
+    const matching = { matcher: await this.#xgrammar.open(compiled), utf8: this.#utf8.start };
+    this.#matchings.set(number, matching);
+    let answer: GrammarAnswer | undefined;
+    for (const id of ids) if (!(await this.#accept(matching, id))) answer = NO_MATCH;
+    answer ??= await this.#state(matching);
+    if (!answer.ok) {
+      this.#matchings.delete(number);
+      matching.matcher.dispose();
     }
-    const answer = await this.#state(matcher);
-    if (answer.ok) this.#matchers.set(number, matcher);
-    else matcher.dispose();
     return answer;
   }
 
-  async #accept(matcher: GrammarMatcher, id: number): Promise<GrammarAnswer> {
-    if (matcher.isTerminated() || !(await this.#xgrammar.accept(matcher, id))) {
-      return { ok: false, reason: 'a token does not match it' };
-    }
-    return this.#state(matcher);
+  async #accept(matching: Matching, id: number): Promise<boolean> {
+    if (matching.matcher.isTerminated() || !(await this.#xgrammar.accept(matching.matcher, id))) return false;
+    matching.utf8 = this.#utf8.after(matching.utf8, id);
+    return true;
   }
 
-  async #state(matcher: GrammarMatcher): Promise<GrammarAnswer> {
+  async #state({ matcher, utf8 }: Matching): Promise<GrammarAnswer> {
     if (matcher.isTerminated()) return { ok: true, mask: undefined, finished: true };
     const words = await this.#xgrammar.mask(matcher);
     const mask = new Uint32Array(words.buffer, words.byteOffset, words.length);
-    const rest = this.#vocabSize % 32;
-    if (rest > 0) mask[mask.length - 1]! &= 2 ** rest - 1;
+    this.#utf8.apply(utf8, mask);
     const allowed = countBits(mask);
     if (allowed === 0) return { ok: false, reason: 'no token of this model can follow' };
     return { ok: true, mask: allowed === this.#vocabSize ? undefined : mask, finished: false };

@@ -1,15 +1,10 @@
 import type * as Library from '@mlc-ai/web-xgrammar';
+import { grammarSource } from './grammar/grammar-source.ts';
 import type { Vocabulary } from './grammar-messages.ts';
-import { grammarSource } from './grammar-source.ts';
 import type { Constraint } from './request.ts';
 
 export type XGrammarLibrary = Pick<typeof Library, 'Grammar' | 'GrammarCompiler' | 'GrammarMatcher' | 'TokenizerInfo'>;
 
-/**
- * Whitespace characters that a JSON schema's output may have in a row: with no bound, a model that likes spaces never
- * gets to the end of an object.
- */
-const MAX_WHITESPACE = 16;
 /**
  * Lowest part of the library's 64 KiB stack, in @mlc-ai/web-xgrammar 0.1.27: below it lies static data, and nothing
  * stops a deep recursion from writing there. It stays zero while the stack is never nearly full.
@@ -83,18 +78,11 @@ export class XGrammar {
   compile(constraint: Constraint): Promise<Library.CompiledGrammar> {
     const source = grammarSource(constraint);
     return this.#guard.run(async () => {
-      switch (source.form) {
-        case 'json-schema':
-          return this.#compiler.compileJSONSchema(source.text, true, -1, undefined, true, MAX_WHITESPACE);
-        case 'structural-tag':
-          return this.#compiler.compileStructuralTag(source.text);
-        case 'ebnf': {
-          const grammar = await this.#library.Grammar.fromEBNF(source.text);
-          const compiled = await this.#compiler.compileGrammar(grammar);
-          grammar.dispose();
-          return compiled;
-        }
-      }
+      if (source.form === 'structural-tag') return this.#compiler.compileStructuralTag(source.text);
+      const grammar = await this.#library.Grammar.fromEBNF(source.text);
+      const compiled = await this.#compiler.compileGrammar(grammar);
+      grammar.dispose();
+      return compiled;
     });
   }
 
