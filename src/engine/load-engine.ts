@@ -11,9 +11,9 @@ import { Engine } from './engine.ts';
 import type { EngineBudget } from './engine-budget.ts';
 import { ENGINE_DEFAULTS, MAX_ROWS } from './engine-defaults.ts';
 import type { EngineEvent } from './event.ts';
-import type { StartGrammarWorker } from './grammar-messages.ts';
-import { GrammarPool } from './grammar-pool.ts';
-import { grammarVocabulary } from './grammar-vocabulary.ts';
+import type { StartGrammarWorker } from './grammar/grammar-messages.ts';
+import { GrammarPool } from './grammar/grammar-pool.ts';
+import { grammarVocabulary } from './grammar/grammar-vocabulary.ts';
 
 /** The files of a model, by name. */
 export interface ModelBytes {

@@ -1,4 +1,4 @@
-import type { GrammarReport, StartGrammarWorker } from '../engine/grammar-messages.ts';
+import type { GrammarReport, StartGrammarWorker } from '../engine/grammar/grammar-messages.ts';
 
 /** A Web Worker inside the node's; its megabyte of script is loaded with the first one. */
 export const startGrammarWorker: StartGrammarWorker = (onReport, onFailed) => {

@@ -1,6 +1,6 @@
 import { parentPort } from 'node:worker_threads';
-import { serveGrammars } from '../engine/serve-grammars.ts';
-import type { XGrammarLibrary } from '../engine/xgrammar.ts';
+import { serveGrammars } from '../engine/grammar/serve-grammars.ts';
+import type { XGrammarLibrary } from '../engine/grammar/xgrammar.ts';
 
 // The library finds its own address by `location`, and is a script: as a module it leaves its face in a global.
 const scope = globalThis as { location?: { href: string }; xgrammar?: XGrammarLibrary };

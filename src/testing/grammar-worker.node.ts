@@ -2,7 +2,7 @@ import { mkdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { build } from 'vite';
-import type { GrammarReport, StartGrammarWorker } from '../engine/grammar-messages.ts';
+import type { GrammarReport, StartGrammarWorker } from '../engine/grammar/grammar-messages.ts';
 
 let starting: Promise<StartGrammarWorker> | undefined;
 

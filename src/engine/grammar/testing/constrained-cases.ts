@@ -1,0 +1,277 @@
+import type { Constraint } from '../../request.ts';
+
+/** A constraint, and which finished outputs are right. Those of JSON schemas are for a validator to judge. */
+export interface ConstrainedCase {
+  readonly name: string;
+  readonly constraint: Constraint;
+  readonly schema?: object | boolean;
+  readonly matches?: (text: string) => boolean;
+}
+
+const schema = (name: string, of: object | boolean): ConstrainedCase => ({
+  name,
+  constraint: { kind: 'json_schema', text: JSON.stringify(of) },
+  schema: of,
+});
+
+const regex = (text: string, whole: RegExp): ConstrainedCase => ({
+  name: text,
+  constraint: { kind: 'regex', text },
+  matches: (output) => whole.test(output),
+});
+
+const ebnf = (name: string, text: string, matches: (output: string) => boolean): ConstrainedCase => ({
+  name,
+  constraint: { kind: 'ebnf_grammar', text },
+  matches,
+});
+
+const tag = (name: string, of: object, matches: (output: string) => boolean): ConstrainedCase => ({
+  name,
+  constraint: { kind: 'structural_tag', text: JSON.stringify(of) },
+  matches,
+});
+
+const TOOL = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'], additionalProperties: false };
+
+export const SCHEMA_CASES: readonly ConstrainedCase[] = [
+  schema('any object', { type: 'object' }),
+  schema('anything', true),
+  schema('nested objects', {
+    type: 'object',
+    properties: {
+      a: {
+        type: 'object',
+        properties: { b: { type: 'object', properties: { c: { type: 'boolean' } }, required: ['c'] } },
+        required: ['b'],
+      },
+      d: { type: 'null' },
+    },
+    required: ['a', 'd'],
+  }),
+  schema('required and optional', {
+    type: 'object',
+    properties: { a: { type: 'integer' }, b: { type: 'boolean' }, c: { type: 'null' }, d: { type: 'integer' } },
+    required: ['b', 'd'],
+    additionalProperties: false,
+  }),
+  schema('typed additional properties', {
+    type: 'object',
+    properties: { a: { type: 'integer' } },
+    additionalProperties: { type: 'boolean' },
+  }),
+  schema('pattern properties', {
+    type: 'object',
+    patternProperties: { '^x[0-9]{1,2}$': { type: 'integer' } },
+    additionalProperties: false,
+  }),
+  schema('property names', { type: 'object', propertyNames: { type: 'string', pattern: '^[a-c]{1,3}$' } }),
+  schema('counted properties', { type: 'object', minProperties: 1, maxProperties: 3 }),
+  schema('keys with quotes and letters of two bytes', {
+    type: 'object',
+    properties: { 'ä b': { type: 'boolean' }, 'c/d': { type: 'null' } },
+    required: ['ä b', 'c/d'],
+  }),
+  schema('enum', { enum: ['red', 'green', 12, null, true, 'ä', ''] }),
+  schema('enum of composites', { enum: [{ a: [1, 2] }, [], {}] }),
+  schema('const', { const: { kind: 'x', n: -1.5 } }),
+  schema('string', { type: 'string' }),
+  schema('string of a length', { type: 'string', minLength: 2, maxLength: 6 }),
+  schema('pattern', { type: 'string', pattern: '^[A-Z][a-z]{1,5}(-[0-9]+)?$' }),
+  schema('integer', { type: 'integer' }),
+  schema('integer range', { type: 'integer', minimum: -5, maximum: 1234 }),
+  schema('integer range of two digits', { type: 'integer', minimum: 17, maximum: 83 }),
+  schema('negative integer range', { type: 'integer', minimum: -1050, maximum: -37 }),
+  schema('integers from', { type: 'integer', minimum: 120 }),
+  schema('integers to', { type: 'integer', maximum: -8 }),
+  schema('integer, bounds excluded', { type: 'integer', exclusiveMinimum: 3, exclusiveMaximum: 6 }),
+  schema('number', { type: 'number' }),
+  schema('number range', { type: 'number', minimum: 0.5, maximum: 10.25 }),
+  schema('number range about zero', { type: 'number', minimum: -2, maximum: 3 }),
+  schema('numbers from', { type: 'number', minimum: 2.75 }),
+  schema('boolean', { type: 'boolean' }),
+  schema('one of several types', { type: ['string', 'integer', 'null'], maxLength: 3 }),
+  schema('array', { type: 'array', items: { type: 'integer' } }),
+  schema('counted array', { type: 'array', items: { enum: [1, 'b'] }, minItems: 2, maxItems: 4 }),
+  schema('tuple', {
+    type: 'array',
+    prefixItems: [{ type: 'integer' }, { type: 'boolean' }],
+    items: false,
+    minItems: 2,
+  }),
+  schema('tuple and more', { type: 'array', prefixItems: [{ type: 'null' }], items: { type: 'integer' }, minItems: 3 }),
+  schema('array of arrays', {
+    type: 'array',
+    items: { type: 'array', items: { type: 'boolean' }, maxItems: 2 },
+    minItems: 1,
+    maxItems: 3,
+  }),
+  schema('anyOf', {
+    anyOf: [
+      { type: 'object', properties: { a: { type: 'integer' } }, required: ['a'] },
+      { type: 'array', items: { type: 'null' } },
+      { const: 'x' },
+    ],
+  }),
+  schema('oneOf by a kind', {
+    oneOf: [
+      { type: 'object', properties: { k: { const: 'a' }, v: { type: 'integer' } }, required: ['k', 'v'] },
+      { type: 'object', properties: { k: { const: 'b' }, w: { type: 'boolean' } }, required: ['k', 'w'] },
+    ],
+  }),
+  schema('$ref', {
+    type: 'object',
+    properties: { p: { $ref: '#/$defs/point' }, q: { $ref: '#/$defs/point' } },
+    required: ['p', 'q'],
+    $defs: {
+      point: {
+        type: 'object',
+        properties: { x: { type: 'integer' }, y: { type: 'integer' } },
+        required: ['x', 'y'],
+        additionalProperties: false,
+      },
+    },
+  }),
+  schema('recursive $ref', {
+    $ref: '#/$defs/node',
+    $defs: {
+      node: {
+        type: 'object',
+        properties: { v: { type: 'boolean' }, next: { anyOf: [{ $ref: '#/$defs/node' }, { type: 'null' }] } },
+        required: ['v', 'next'],
+      },
+    },
+  }),
+  schema('a list of itself', { type: 'array', items: { $ref: '#' }, maxItems: 2 }),
+  schema('allOf of one', { allOf: [{ type: 'integer', minimum: 1, maximum: 9 }] }),
+  ...['date', 'time', 'date-time', 'uuid', 'ipv4', 'ipv6', 'email', 'hostname'].map((format) =>
+    schema(`format ${format}`, { type: 'string', format }),
+  ),
+  // As a gateway asks for a required tool call.
+  schema('tool calls', {
+    type: 'array',
+    minItems: 1,
+    maxItems: 2,
+    items: {
+      type: 'object',
+      anyOf: [
+        { properties: { name: { type: 'string', enum: ['f'] }, parameters: TOOL }, required: ['name', 'parameters'] },
+        { properties: { name: { type: 'string', enum: ['g'] }, parameters: TOOL }, required: ['name', 'parameters'] },
+      ],
+    },
+  }),
+];
+
+export const REGEX_CASES: readonly ConstrainedCase[] = [
+  regex('', /^$/),
+  regex('(foo|bar){1,3}', /^(foo|bar){1,3}$/),
+  regex('[0-9]{3}-[0-9]{4}', /^[0-9]{3}-[0-9]{4}$/),
+  regex('\\d+(\\.\\d{1,2})?', /^\d+(\.\d{1,2})?$/),
+  regex('^(true|false)$', /^(true|false)$/),
+  regex('[A-Z][a-z]{2,10}( [A-Z][a-z]{2,10})?', /^[A-Z][a-z]{2,10}( [A-Z][a-z]{2,10})?$/),
+  regex('.{5,10}', /^[^\n]{5,10}$/u),
+  regex('[äöü€😀]{3}', /^[äöü€😀]{3}$/u),
+  regex('\\w+@\\w+\\.(com|org)', /^\w+@\w+\.(com|org)$/),
+  regex('(?:a|b)*c', /^(?:a|b)*c$/),
+  regex('a?b?c?', /^a?b?c?$/),
+  regex('\\s\\S', /^\s\S$/u),
+  regex('[^a-z]{2}', /^[^a-z]{2}$/u),
+];
+
+export const EBNF_CASES: readonly ConstrainedCase[] = [
+  ebnf('nothing but the end', 'root ::= ""', (text) => text === ''),
+  ebnf('a word', 'root ::= "yes" | "no"', (text) => text === 'yes' || text === 'no'),
+  ebnf(
+    'sums in brackets',
+    'root ::= expr\nexpr ::= term (("+" | "-") term)*\nterm ::= [0-9]+ | "(" expr ")"',
+    (text) => /^[0-9+()-]+$/.test(text) && isSum(text),
+  ),
+  ebnf('left recursion', 'root ::= root "a" | "b"', (text) => /^ba*$/.test(text)),
+  ebnf('as many of each', 'root ::= "a" root "b" | "ab"', (text) => {
+    const half = text.length / 2;
+    return half >= 1 && text === 'a'.repeat(half) + 'b'.repeat(half);
+  }),
+  ebnf('rows', 'root ::= row{1,3}\nrow ::= cell ("," cell)* "\\n"\ncell ::= [a-z]{0,4}', (text) =>
+    /^([a-z]{0,4}(,[a-z]{0,4})*\n){1,3}$/.test(text),
+  ),
+  ebnf('letters of many bytes', 'root ::= [α-ω]{2} "—" [\\U0001F600-\\U0001F610]', (text) =>
+    /^[α-ω]{2}—[\u{1F600}-\u{1F610}]$/u.test(text),
+  ),
+];
+
+export const TAG_CASES: readonly ConstrainedCase[] = [
+  tag(
+    'a sequence',
+    {
+      type: 'structural_tag',
+      format: {
+        type: 'sequence',
+        elements: [
+          { type: 'const_string', value: 'call ' },
+          { type: 'json_schema', json_schema: TOOL },
+        ],
+      },
+    },
+    (text) => text.startsWith('call ') && isTool(text.slice(5)),
+  ),
+  tag(
+    'tags after triggers',
+    {
+      type: 'structural_tag',
+      format: {
+        type: 'triggered_tags',
+        triggers: ['<f='],
+        tags: [{ type: 'tag', begin: '<f=a>', content: { type: 'json_schema', json_schema: TOOL }, end: '</f>' }],
+        at_least_one: true,
+        stop_after_first: true,
+      },
+    },
+    (text) => /^<f=a>/.test(text) && isTool(text.slice(5, -4)) && text.endsWith('</f>'),
+  ),
+  tag(
+    'the older form',
+    { structures: [{ begin: '<g>', schema: TOOL, end: '</g>' }], triggers: ['<g>'] },
+    (text) =>
+      [...text.matchAll(/<g>/g)].length === [...text.matchAll(/<g>(.*?)<\/g>/gs)].filter((m) => isTool(m[1]!)).length,
+  ),
+  tag(
+    'a regex or a grammar',
+    {
+      type: 'structural_tag',
+      format: {
+        type: 'or',
+        elements: [
+          { type: 'regex', pattern: '[0-9]{2}' },
+          { type: 'grammar', grammar: 'root ::= "x" [a-c]' },
+        ],
+      },
+    },
+    (text) => /^([0-9]{2}|x[a-c])$/.test(text),
+  ),
+];
+
+export const CONSTRAINED_CASES: readonly ConstrainedCase[] = [
+  ...SCHEMA_CASES,
+  ...REGEX_CASES,
+  ...EBNF_CASES,
+  ...TAG_CASES,
+];
+
+function isTool(text: string): boolean {
+  try {
+    const { n, ...rest } = JSON.parse(text) as { n: unknown };
+    return Number.isInteger(n) && Object.keys(rest).length === 0;
+  } catch {
+    return false;
+  }
+}
+
+/** Sums of digits, where a bracket holds a sum. */
+function isSum(text: string): boolean {
+  let inner = text;
+  for (let before = ''; before !== inner; ) {
+    before = inner;
+    inner = inner.replace(/\([0-9]+([+-][0-9]+)*\)/g, '0');
+  }
+  return /^[0-9]+([+-][0-9]+)*$/.test(inner);
+}
