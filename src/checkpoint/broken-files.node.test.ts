@@ -77,10 +77,14 @@ describe('GGUF', () => {
   const HEADER = 14_400;
 
   const use = (bytes: Uint8Array) => async (source: ByteSource) => {
-    const { checkpoint, config, tokenizerJson, tokenizerConfigJson } = await openGguf(source);
-    const bytesOf = readTokenBytes(tokenizerJson, 'm.file');
-    expect(bytesOf.vocabSize).toBeLessThanOrEqual(config.vocabSize);
-    readTokenizer(tokenizerJson, tokenizerConfigJson, 'm.file').encode('Once upon a time');
+    const { checkpoint, config, tokens, tokenizerJson, tokenizerConfigJson } = await openGguf(source);
+    const json = tokenizerJson();
+    const same = readTokenBytes(json, 'm.file');
+    expect(tokens.vocabSize).toBeLessThanOrEqual(config.vocabSize);
+    for (let id = 0; id < tokens.vocabSize; id++) {
+      expect([id, ...tokens.bytes(id), tokens.isSpecial(id)]).toEqual([id, ...same.bytes(id), same.isSpecial(id)]);
+    }
+    readTokenizer(json, tokenizerConfigJson(), 'm.file').encode('Once upon a time');
     await readAll(bytes, checkpoint, ({ name }) => (/[qk]_proj/.test(name) ? (config.raw.head_dim as number) : 0));
   };
 

@@ -1,7 +1,7 @@
 /** A tensor in a checkpoint file. */
 export interface TensorInfo {
   readonly name: string;
-  /** As the file format names it: F32, F16, BF16, … */
+  /** As the file format names it: F32, F16, BF16, …; from GGUF also GGML's block types, whose blocks lie along rows. */
   readonly dtype: string;
   /** Outermost dimension first. */
   readonly shape: readonly number[];

@@ -2,7 +2,6 @@ import { describe, expect, it } from 'vitest';
 import { CheckpointError } from './checkpoint.ts';
 import { byteLevel } from './testing/byte-level.ts';
 import { openTokenizer, type TokenizerMetadata, tokenizerOf } from './testing/open-tokenizer.ts';
-import { readTokenBytes } from './token-bytes.ts';
 
 const spmTokens = ['<unk>', '<s>', '</s>', '<0x41>', '<0x42>', '▁', 'a', 'b', 'ab', '▁ab', '▁▁', 'longer'];
 const spm: TokenizerMetadata = {
@@ -24,22 +23,21 @@ describe('SentencePiece BPE', () => {
     expect(encode('AB')).toEqual([1, 5, 3, 4]);
     // Two spaces are a user-defined token, which the file writes with the mark.
     expect(encode('a  b</s>')).toEqual([1, 5, 6, 10, 5, 7, 2]);
-    const bytes = readTokenBytes(files.tokenizerJson, 'm.gguf');
+    const bytes = files.tokens;
     expect([3, 9, 10].map((id) => new TextDecoder().decode(bytes.bytes(id)))).toEqual(['A', ' ab', '  ']);
     expect(spmTokens.map((_, id) => bytes.isSpecial(id)).lastIndexOf(true)).toBe(2);
     expect(bytes.stripStart).toBe(1);
-    expect(JSON.parse(files.tokenizerJson).model.merges).toEqual(['a b', '▁ ab']);
+    expect(JSON.parse(files.tokenizerJson()).model.merges).toEqual(['a b', '▁ ab']);
   });
 
   it('leaves the first space out where the file says so', async () => {
     const files = await openTokenizer({ ...spm, add_space_prefix: false, add_bos_token: false });
     expect(tokenizerOf(files).encode('ab ab')).toEqual([8, 9]);
-    expect(readTokenBytes(files.tokenizerJson, 'm.gguf').stripStart).toBe(0);
+    expect(files.tokens.stripStart).toBe(0);
   });
 
   it('takes an end for special, whatever its type', async () => {
-    const { tokenizerJson } = await openTokenizer({ ...spm, eot_token_id: 11 });
-    expect(readTokenBytes(tokenizerJson, 'm.gguf').isSpecial(11)).toBe(true);
+    expect((await openTokenizer({ ...spm, eot_token_id: 11 })).tokens.isSpecial(11)).toBe(true);
   });
 });
 
@@ -51,7 +49,7 @@ it('writes names of special tokens and the chat template', async () => {
     '.chat_template': template,
     '.chat_template.tool_use': 'x',
   });
-  expect(JSON.parse(files.tokenizerConfigJson)).toEqual({
+  expect(JSON.parse(files.tokenizerConfigJson())).toEqual({
     tokenizer_class: 'PreTrainedTokenizerFast',
     ...{ bos_token: '<s>', eos_token: '</s>', unk_token: '<unk>', pad_token: '</s>' },
     ...{ add_bos_token: true, add_eos_token: false, clean_up_tokenization_spaces: false, chat_template: template },
@@ -60,7 +58,7 @@ it('writes names of special tokens and the chat template', async () => {
 
 it('takes 0xffffffff for no token', async () => {
   expect(
-    JSON.parse((await openTokenizer({ ...spm, padding_token_id: 0xffffffff })).tokenizerConfigJson),
+    JSON.parse((await openTokenizer({ ...spm, padding_token_id: 0xffffffff })).tokenizerConfigJson()),
   ).not.toHaveProperty('pad_token');
 });
 
@@ -96,10 +94,12 @@ it.each<[string, TokenizerMetadata, RegExp]>([
   ['a merge of none', { ...byteLevel, merges: ['a b', 'a x'] }, /merges has "a x" at 1/],
   ['a template that is no text', { ...spm, '.chat_template': 5 }, /tokenizer\.chat_template is "5", not a text/],
 ])('refuses %s', async (_, metadata, reason) => {
-  const error = await openTokenizer(metadata).then(
-    () => undefined,
-    (e: unknown) => e,
-  );
+  const error = await openTokenizer(metadata)
+    .then((files) => files.tokenizerJson())
+    .then(
+      () => undefined,
+      (e: unknown) => e,
+    );
   expect(error).toBeInstanceOf(CheckpointError);
   expect((error as Error).message).toMatch(/^m\.gguf: /);
   expect((error as Error).message).toMatch(reason);

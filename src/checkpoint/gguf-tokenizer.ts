@@ -2,20 +2,32 @@ import type { Gguf } from './gguf.ts';
 import { type GgufVocabulary, ggufVocabulary, TOKEN_TYPE } from './gguf-vocabulary.ts';
 import { PRE_TOKENIZERS } from './pre-tokenizers.ts';
 import { MAX_PIECE_CHARACTERS, type Piece, sentencePieceMerges } from './sentencepiece-merges.ts';
+import { type TokenBytes, tokenBytes } from './token-bytes.ts';
 
-/** The tokenizer files of a model's folder. */
+/** The tokenizer that a GGUF file describes, and the files that a model's folder has for it. */
 export interface GgufTokenizer {
-  /** tokenizer.json, as https://github.com/huggingface/tokenizers and its ports read it. */
-  readonly tokenizerJson: string;
+  readonly tokens: TokenBytes;
+  /**
+   * tokenizer.json, as https://github.com/huggingface/tokenizers and its ports read it. Some megabytes, made anew each
+   * time. Throws CheckpointError where merges or scores are broken.
+   */
+  tokenizerJson(): string;
   /** tokenizer_config.json: names of special tokens, and the chat template where the file has one. */
-  readonly tokenizerConfigJson: string;
+  tokenizerConfigJson(): string;
 }
 
 type Json = Readonly<Record<string, unknown>>;
 
+interface AddedToken extends Json {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+}
+
 /** A tokenizer's kind: what it adds to tokenizer.json. */
 interface Family {
-  readonly model: Json;
+  /** But for the vocabulary; takes a while. */
+  model(): Json;
   readonly normalizer: Json | null;
   readonly preTokenizer: Json | null;
   readonly decoder: Json;
@@ -49,17 +61,7 @@ export function ggufTokenizer(gguf: Gguf): GgufTokenizer {
   };
   const bos = special('add_bos_token', vocabulary.bos, family.addBos && vocabulary.bos !== undefined);
   const eos = special('add_eos_token', vocabulary.eos, false);
-  const tokenizer = {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: addedTokens(vocabulary),
-    normalizer: family.normalizer,
-    pre_tokenizer: family.preTokenizer,
-    post_processor: bos === undefined && eos === undefined ? null : template(tokens, bos, eos),
-    decoder: family.decoder,
-    model: family.model,
-  };
+  const added = addedTokens(vocabulary);
   const named = (key: string, id: number | undefined) => (id === undefined ? {} : { [key]: tokens[id] });
   const chatTemplate = metadata.string('tokenizer.chat_template');
   const config = {
@@ -73,19 +75,35 @@ export function ggufTokenizer(gguf: Gguf): GgufTokenizer {
     clean_up_tokenization_spaces: false,
     ...(chatTemplate === undefined ? {} : { chat_template: chatTemplate }),
   };
-  return { tokenizerJson: JSON.stringify(tokenizer), tokenizerConfigJson: JSON.stringify(config) };
+  return {
+    tokens: tokenBytes(
+      { model: { vocab: tokens.map((token) => [token, 0] as const) }, decoder: family.decoder, added_tokens: added },
+      gguf.name,
+    ),
+    tokenizerJson: () =>
+      JSON.stringify({
+        version: '1.0',
+        truncation: null,
+        padding: null,
+        added_tokens: added,
+        normalizer: family.normalizer,
+        pre_tokenizer: family.preTokenizer,
+        post_processor: bos === undefined && eos === undefined ? null : template(tokens, bos, eos),
+        decoder: family.decoder,
+        model: { ...family.model(), vocab: Object.fromEntries(tokens.map((token, id) => [token, id])) },
+      }),
+    tokenizerConfigJson: () => JSON.stringify(config),
+  };
 }
 
 /** Tokens that are found in a text as they stand, before any splitting; special ones don't show in decoded text. */
-function addedTokens({ tokens, types, bos, ends, unknown }: GgufVocabulary): Json[] {
+function addedTokens({ tokens, types, bos, ends }: GgufVocabulary): AddedToken[] {
   // Some files give these no type of their own.
   const always = new Set([bos, ...ends]);
   return tokens.flatMap((content, id) => {
     const type = types[id];
     const special = type === TOKEN_TYPE.control || type === TOKEN_TYPE.unknown || always.has(id);
     if ((!special && type !== TOKEN_TYPE.userDefined) || content === '') return [];
-    // The unknown token is no text: a model may have a letter for it.
-    if (id === unknown && type === TOKEN_TYPE.normal) return [];
     return [{ id, content, single_word: false, lstrip: false, rstrip: false, normalized: false, special }];
   });
 }
@@ -110,8 +128,8 @@ function template(tokens: readonly string[], bos: number | undefined, eos: numbe
   };
 }
 
-/** `tokenizer.ggml.model` "llama": SentencePiece BPE; ▁ stands for a space, <0xNN> for a byte. */
-function sentencePiece({ metadata }: Gguf, { tokens, types, unknown }: GgufVocabulary): Family {
+/** The merges of a SentencePiece model, each the two pieces with a space between. */
+function spmMerges({ metadata }: Gguf, { tokens, types }: GgufVocabulary): string[] {
   const scores = metadata.numbers('tokenizer.ggml.scores') ?? metadata.fail('tokenizer.ggml.scores', 'is missing');
   if (scores.length !== tokens.length) {
     metadata.fail('tokenizer.ggml.scores', `has ${scores.length} scores for ${tokens.length} tokens`);
@@ -126,11 +144,17 @@ function sentencePiece({ metadata }: Gguf, { tokens, types, unknown }: GgufVocab
     if (!Number.isFinite(score)) metadata.fail('tokenizer.ggml.scores', `has no finite number for token ${id}`);
     pieces.set(token, { id, score });
   });
-  const prefix = metadata.boolean('tokenizer.ggml.add_space_prefix') ?? true;
+  return sentencePieceMerges(pieces).map((pair) => pair.join(' '));
+}
+
+/** `tokenizer.ggml.model` "llama": SentencePiece BPE; ▁ stands for a space, <0xNN> for a byte. */
+function sentencePiece(gguf: Gguf, vocabulary: GgufVocabulary): Family {
+  const { tokens, unknown } = vocabulary;
+  const prefix = gguf.metadata.boolean('tokenizer.ggml.add_space_prefix') ?? true;
   const toMark = { type: 'Replace', pattern: { String: ' ' }, content: '▁' };
   const toSpace = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
   return {
-    model: {
+    model: () => ({
       type: 'BPE',
       dropout: null,
       unk_token: unknown === undefined ? null : tokens[unknown],
@@ -139,9 +163,8 @@ function sentencePiece({ metadata }: Gguf, { tokens, types, unknown }: GgufVocab
       fuse_unk: true,
       byte_fallback: true,
       ignore_merges: false,
-      vocab: vocab(tokens),
-      merges: sentencePieceMerges(pieces).map((pair) => pair.join(' ')),
-    },
+      merges: spmMerges(gguf, vocabulary),
+    }),
     normalizer: prefix ? { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }, toMark] } : toMark,
     preTokenizer: null,
     decoder: {
@@ -157,13 +180,8 @@ function sentencePiece({ metadata }: Gguf, { tokens, types, unknown }: GgufVocab
   };
 }
 
-/** `tokenizer.ggml.model` "gpt2": byte-level BPE over words. */
-function byteLevel({ metadata }: Gguf, { tokens }: GgufVocabulary): Family {
-  const pre = metadata.string('tokenizer.ggml.pre') ?? 'default';
-  if (!Object.hasOwn(PRE_TOKENIZERS, pre)) {
-    metadata.fail('tokenizer.ggml.pre', `is ${pre}; known: ${Object.keys(PRE_TOKENIZERS).join(', ')}`);
-  }
-  const { splits, ignoreMerges = false, addBos = false, nfc = false } = PRE_TOKENIZERS[pre]!;
+/** The merges of a byte-level tokenizer, each of two tokens that make a third. */
+function byteLevelMerges({ metadata }: Gguf, tokens: readonly string[]): readonly string[] {
   const merges = metadata.strings('tokenizer.ggml.merges') ?? metadata.fail('tokenizer.ggml.merges', 'is missing');
   const known = new Set(tokens);
   merges.forEach((merge, rank) => {
@@ -175,8 +193,19 @@ function byteLevel({ metadata }: Gguf, { tokens }: GgufVocabulary): Family {
       );
     }
   });
+  return merges;
+}
+
+/** `tokenizer.ggml.model` "gpt2": byte-level BPE over words. */
+function byteLevel(gguf: Gguf, { tokens }: GgufVocabulary): Family {
+  const { metadata } = gguf;
+  const pre = metadata.string('tokenizer.ggml.pre') ?? 'default';
+  if (!Object.hasOwn(PRE_TOKENIZERS, pre)) {
+    metadata.fail('tokenizer.ggml.pre', `is ${pre}; known: ${Object.keys(PRE_TOKENIZERS).join(', ')}`);
+  }
+  const { splits, ignoreMerges = false, addBos = false, nfc = false } = PRE_TOKENIZERS[pre]!;
   return {
-    model: {
+    model: () => ({
       type: 'BPE',
       dropout: null,
       unk_token: null,
@@ -185,9 +214,8 @@ function byteLevel({ metadata }: Gguf, { tokens }: GgufVocabulary): Family {
       fuse_unk: false,
       byte_fallback: false,
       ignore_merges: ignoreMerges,
-      vocab: vocab(tokens),
-      merges,
-    },
+      merges: byteLevelMerges(gguf, tokens),
+    }),
     normalizer: nfc ? { type: 'NFC' } : null,
     preTokenizer: {
       type: 'Sequence',
@@ -199,8 +227,4 @@ function byteLevel({ metadata }: Gguf, { tokens }: GgufVocabulary): Family {
     decoder: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: true, use_regex: false },
     addBos,
   };
-}
-
-function vocab(tokens: readonly string[]): Readonly<Record<string, number>> {
-  return Object.fromEntries(tokens.map((token, id) => [token, id]));
 }

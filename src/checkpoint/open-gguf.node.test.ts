@@ -77,10 +77,14 @@ describe.each(Object.entries(golden.files))('%s', (name, facts) => {
   it('has the bundled tokenizer: merges, bytes of every token, ids of every prompt', async () => {
     const model = await open(name);
     const json = text('models/stories260K/tokenizer.json');
-    expect(JSON.parse(model.tokenizerJson)).toEqual(JSON.parse(json));
-    const [tokens, expected] = [readTokenBytes(model.tokenizerJson, 'a'), readTokenBytes(json, 'b')];
-    for (let id = 0; id < 512; id++) expect(tokens.bytes(id)).toEqual(expected.bytes(id));
-    const tokenizer = readTokenizer(model.tokenizerJson, model.tokenizerConfigJson, name);
+    expect(JSON.parse(model.tokenizerJson())).toEqual(JSON.parse(json));
+    const expected = readTokenBytes(json, 'tokenizer.json');
+    expect([model.tokens.vocabSize, model.tokens.stripStart]).toEqual([expected.vocabSize, expected.stripStart]);
+    for (let id = 0; id < 512; id++) {
+      expect(model.tokens.bytes(id)).toEqual(expected.bytes(id));
+      expect(model.tokens.isSpecial(id)).toBe(expected.isSpecial(id));
+    }
+    const tokenizer = readTokenizer(model.tokenizerJson(), model.tokenizerConfigJson(), name);
     for (const { prompt, bos, ids } of cases.cases) {
       expect(bos ? tokenizer.encode(prompt) : tokenizer.encodeBare(prompt)).toEqual(ids);
     }

@@ -2,7 +2,6 @@ import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { describe, expect, it } from 'vitest';
 import { ALPHABET, byteLevel, END, TOKENS } from './testing/byte-level.ts';
 import { openTokenizer, type TokenizerMetadata, tokenizerOf } from './testing/open-tokenizer.ts';
-import { readTokenBytes } from './token-bytes.ts';
 
 describe('byte-level BPE', () => {
   it('merges, and finds special and user-defined tokens in the text', async () => {
@@ -10,7 +9,7 @@ describe('byte-level BPE', () => {
     const { encode } = tokenizerOf(files);
     expect(encode('ab ab')).toEqual([2, 4]);
     expect(encode('ab<|end|>  b')).toEqual([2, END, END + 1, 1]);
-    const bytes = readTokenBytes(files.tokenizerJson, 'm.gguf');
+    const bytes = files.tokens;
     expect([4, END, END + 1].map((id) => new TextDecoder().decode(bytes.bytes(id)))).toEqual([' ab', '<|end|>', '  ']);
     expect([0, END, END + 1, END + 2].map((id) => bytes.isSpecial(id))).toEqual([false, true, false, false]);
     expect(bytes.vocabSize).toBe(TOKENS.length);
@@ -18,7 +17,7 @@ describe('byte-level BPE', () => {
 
   it('gives back the bytes of any text', async () => {
     const files = await openTokenizer(byteLevel);
-    const bytes = readTokenBytes(files.tokenizerJson, 'm.gguf');
+    const bytes = files.tokens;
     const text = ' ab\u0000é🦈\ufeff  ½\n';
     const joined = tokenizerOf(files)
       .encode(text)
@@ -63,7 +62,7 @@ describe('byte-level BPE', () => {
     // What none of the texts holds.
     const words = list.split('¦');
     const { tokenizerJson, tokenizerConfigJson } = await openTokenizer({ ...byteLevel, pre });
-    const tokenizer = new HuggingFaceTokenizer(JSON.parse(tokenizerJson), JSON.parse(tokenizerConfigJson));
+    const tokenizer = new HuggingFaceTokenizer(JSON.parse(tokenizerJson()), JSON.parse(tokenizerConfigJson()));
     const byteOf = new Map(ALPHABET.map((char, byte) => [char, byte]));
     const read = (word: string) => new TextDecoder().decode(Uint8Array.from(word, (char) => byteOf.get(char)!));
     expect((tokenizer.pre_tokenizer!(text) as string[]).map(read)).toEqual(words);
@@ -71,8 +70,8 @@ describe('byte-level BPE', () => {
   });
 
   it('takes "default" where the file names none', async () => {
-    expect((await openTokenizer({ ...byteLevel, pre: undefined })).tokenizerJson).toBe(
-      (await openTokenizer({ ...byteLevel, pre: 'default' })).tokenizerJson,
+    expect((await openTokenizer({ ...byteLevel, pre: undefined })).tokenizerJson()).toBe(
+      (await openTokenizer({ ...byteLevel, pre: 'default' })).tokenizerJson(),
     );
   });
 });

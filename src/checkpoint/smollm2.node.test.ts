@@ -6,7 +6,6 @@ import type { ByteSource } from './byte-source.ts';
 import { dequantise, type GgmlType } from './ggml-types.ts';
 import { type Gguf, readGguf } from './gguf.ts';
 import { type GgufModel, openGguf } from './open-gguf.ts';
-import { readTokenBytes } from './token-bytes.ts';
 import { readTokenizer } from './tokenizer.ts';
 
 const file = await open(new URL(`../../models/smollm2/${golden.file}`, import.meta.url)).catch(() => undefined);
@@ -95,7 +94,7 @@ describe.skipIf(file === undefined)('SmolLM2-135M-Instruct, Q4_1 (fetched by npm
   }, 60_000);
 
   it('gives the golden ids of every text', () => {
-    const tokenizer = readTokenizer(model.tokenizerJson, model.tokenizerConfigJson, golden.file);
+    const tokenizer = readTokenizer(model.tokenizerJson(), model.tokenizerConfigJson(), golden.file);
     for (const { text, ids } of vectors) {
       expect([text, tokenizer.encode(text)]).toEqual([text, ids]);
       expect([text, tokenizer.encodeBare(text)]).toEqual([text, ids]);
@@ -103,7 +102,7 @@ describe.skipIf(file === undefined)('SmolLM2-135M-Instruct, Q4_1 (fetched by npm
   });
 
   it('gives back the bytes of every text, and knows the special tokens', () => {
-    const bytes = readTokenBytes(model.tokenizerJson, golden.file);
+    const bytes = model.tokens;
     for (const { text, ids } of vectors) {
       const joined = Uint8Array.from(ids.flatMap((id) => [...bytes.bytes(id)]));
       expect(new TextDecoder().decode(joined)).toBe(text);
@@ -114,7 +113,7 @@ describe.skipIf(file === undefined)('SmolLM2-135M-Instruct, Q4_1 (fetched by npm
 
   it('has the template, the ends and the sizes of the model', () => {
     const { metadata } = golden;
-    expect(JSON.parse(model.tokenizerConfigJson)).toMatchObject({
+    expect(JSON.parse(model.tokenizerConfigJson())).toMatchObject({
       ...{ bos_token: '<|im_start|>', eos_token: '<|im_end|>', pad_token: '<|im_end|>', add_bos_token: false },
       chat_template: metadata['tokenizer.chat_template'],
     });

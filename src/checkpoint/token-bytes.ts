@@ -29,27 +29,42 @@ interface Decoder {
  * byte-level and SentencePiece families. Throws CheckpointError naming a decoder it does not know.
  */
 export function readTokenBytes(tokenizerJson: string, file: string): TokenBytes {
+  let json: TokenizerParts;
+  try {
+    json = JSON.parse(tokenizerJson) as TokenizerParts;
+  } catch (error) {
+    throw new CheckpointError(`${file}: not JSON (${(error as Error).message})`);
+  }
+  return tokenBytes(json, file);
+}
+
+/** What of tokenizer.json says which bytes a token is. */
+export interface TokenizerParts {
+  /** Ids of tokens, or the tokens with their scores in the order of ids. */
+  readonly model?: { readonly vocab?: Readonly<Record<string, number>> | readonly (readonly [string, number])[] };
+  readonly decoder?: Readonly<Record<string, unknown>> | null;
+  readonly added_tokens?: readonly { readonly id: number; readonly content: string; readonly special: boolean }[];
+}
+
+/** As readTokenBytes, of what is parsed already. */
+export function tokenBytes(json: TokenizerParts, file: string): TokenBytes {
   const fail = (reason: string): never => {
     throw new CheckpointError(`${file}: ${reason}`);
   };
-  let json: Record<string, unknown>;
-  try {
-    json = JSON.parse(tokenizerJson) as Record<string, unknown>;
-  } catch (error) {
-    return fail(`not JSON (${(error as Error).message})`);
-  }
-  const model = json.model as { vocab?: Record<string, number> | [string, number][] } | undefined;
-  if (!model?.vocab) return fail('model.vocab is missing');
+  const vocab = json.model?.vocab ?? fail('model.vocab is missing');
   const toBytes = tokenDecoder((json.decoder ?? null) as Decoder | null, fail);
 
   const table: Uint8Array[] = [];
-  const vocab = Array.isArray(model.vocab)
-    ? model.vocab.map(([token], id) => [token, id] as const)
-    : Object.entries(model.vocab);
-  for (const [token, id] of vocab) table[id] = toBytes.bytes(token);
+  if (Array.isArray(vocab)) {
+    vocab.forEach(([token], id) => {
+      table[id] = toBytes.bytes(token);
+    });
+  } else {
+    for (const [token, id] of Object.entries(vocab)) table[id] = toBytes.bytes(token);
+  }
   const special = new Set<number>();
   const utf8 = new TextEncoder();
-  for (const added of (json.added_tokens ?? []) as { id: number; content: string; special: boolean }[]) {
+  for (const added of json.added_tokens ?? []) {
     table[added.id] = utf8.encode(added.content);
     if (added.special) special.add(added.id);
   }

@@ -17,5 +17,5 @@ export async function openTokenizer(metadata: TokenizerMetadata): Promise<GgufTo
 
 /** It, ready to encode. */
 export function tokenizerOf({ tokenizerJson, tokenizerConfigJson }: GgufTokenizer): Tokenizer {
-  return readTokenizer(tokenizerJson, tokenizerConfigJson, 'm.gguf');
+  return readTokenizer(tokenizerJson(), tokenizerConfigJson(), 'm.gguf');
 }
