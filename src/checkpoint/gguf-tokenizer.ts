@@ -136,7 +136,8 @@ function spmMerges({ metadata }: Gguf, { tokens, types }: GgufVocabulary): strin
   }
   const pieces = new Map<string, Piece>();
   tokens.forEach((token, id) => {
-    if (types[id] !== TOKEN_TYPE.normal) return;
+    // In texts ▁ stands for every space, so a piece with one is never met.
+    if (types[id] !== TOKEN_TYPE.normal || token.includes(' ')) return;
     if (token.length > MAX_PIECE_CHARACTERS) {
       metadata.fail('tokenizer.ggml.tokens', `has a piece of ${token.length} characters, token ${id}`);
     }
