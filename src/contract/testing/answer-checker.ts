@@ -11,6 +11,7 @@ import type {
 import type { ModelLimits, NormalisedRequest } from '../normalised-request.ts';
 import { MAX_RESPONSE_BYTES } from '../response-size.ts';
 import { httpStatusOf } from '../status-table.ts';
+import { isLogprob, near, same, sameLists, that } from './holds.ts';
 
 /** What came of one sample so far. */
 interface SampleState {
@@ -24,9 +25,6 @@ interface SampleState {
   cached: number | undefined;
   complete: boolean;
 }
-
-/** Two sums of the same float32 exponentials. */
-const NEAR = 1e-3;
 
 /**
  * Checks an answer to a request that was taken, message by message: counts, order, sizes, once-only, and that what is
@@ -223,7 +221,8 @@ export class AnswerChecker {
       'top logprobs that are not best first',
     );
     that(same(tokenIds.slice(best), logprobIds), 'other ids after the best');
-    if (best > 0) that(logprob <= (bestValues[0] as number) + NEAR, 'a token better than the best');
+    const [first = logprob] = bestValues;
+    that(logprob <= first || near(logprob, first), 'a token better than the best');
     for (const [at, one] of tokenIds.entries()) {
       if (one === id) that(near(values[at] as number, logprob), 'two logprobs of one token');
     }
@@ -276,30 +275,4 @@ export class AnswerChecker {
     that(empty === 0 || values[0] === undefined, 'a logprob of the first token');
     this.lists(ids, values.slice(empty) as number[], told.topLogprobs, empty);
   }
-}
-
-function that(holds: boolean, what: string): void {
-  if (!holds) throw new Error(what);
-}
-
-function isLogprob(value: number | undefined): boolean {
-  return value !== undefined && Number.isFinite(value) && value <= 0.01;
-}
-
-function near(a: number, b: number): boolean {
-  return Math.abs(a - b) <= NEAR * Math.max(1, Math.abs(a));
-}
-
-function same(a: readonly number[], b: readonly number[]): boolean {
-  return a.length === b.length && a.every((value, at) => Object.is(value, b[at]));
-}
-
-function sameLists(a: readonly TopLogProbs[], b: readonly TopLogProbs[]): boolean {
-  return (
-    a.length === b.length &&
-    a.every((list, at) => {
-      const other = b[at] as TopLogProbs;
-      return same(list.tokenIds, other.tokenIds) && same(list.values, other.values);
-    })
-  );
 }
