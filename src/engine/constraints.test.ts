@@ -164,6 +164,14 @@ it('fails where no id of the vocabulary may come', async () => {
   expect(end).toMatchObject({ code: 'invalid_argument', message: expect.stringMatching(/vocabulary/) });
 });
 
+it('tells the whole prompt before it ends with nothing to draw', async () => {
+  const withheld = sampling({ minNewTokens: 5, maskedStopIds: STOP_IDS });
+  const { served } = await serve(new ScriptedGrammars([only(STOP_IDS)]));
+  const { input, end } = await served.serve(constrained(1n, '', { sampling: withheld, logprobStart: 0 }));
+  expect(input.logprobs).toHaveLength(3);
+  expect(end).toMatchObject({ reason: 'stop' });
+});
+
 it('was complete where it was taken over', async () => {
   const grammars = new ScriptedGrammars([END]);
   const { served } = await serve(grammars);

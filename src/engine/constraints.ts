@@ -31,14 +31,14 @@ export class Constraints {
 
   /** Opens a sequence's matcher. Resolves once it may be admitted, or has ended. */
   async open(sequence: Sequence): Promise<void> {
-    const { grammars, ends, now } = this.#options;
+    const { grammars, ends, onEvents, now } = this.#options;
     const { constraint, inputIds } = sequence.request;
     const opening = grammars.open(constraint!, sequence.ids.slice(inputIds.length));
     try {
       const matcher = await settledWithin(OPEN_TIMEOUT_MS, opening, 'the constraint was never compiled');
       sequence.matching = new Matching(matcher, this.#patienceMs, now);
       if (sequence.ended) sequence.matching.close();
-      else if (sequence.matching.finished) this.#complete(sequence);
+      else if (sequence.matching.finished) onEvents([ends.finish(sequence, sequence.endingAsMet)]);
     } catch (error) {
       // Should it come after all, nobody wants it.
       void opening.then((matcher) => matcher.close()).catch(() => {});
@@ -48,8 +48,8 @@ export class Constraints {
   }
 
   /**
-   * The masks of a step's masked rows, once those of most are known: rows whose matcher takes too long are withdrawn, and
-   * sequences that can't draw anything end.
+   * The masks of a step's masked rows, once those of most are known. Rows whose matcher takes too long are withdrawn, and
+   * marked, as are those where nothing can be drawn.
    */
   async masks(rows: readonly WantedRow[]): Promise<(Uint32Array | undefined)[]> {
     const pending = rows.flatMap(({ sequence }) => (sequence.ended ? [] : (sequence.matching?.pending ?? [])));
@@ -63,25 +63,14 @@ export class Constraints {
     if (sequence.ended || !matching) return undefined;
     if (matching.pending) {
       matching.late = true;
-      row.void = true;
+      row.undrawn = 'late';
       sequence.withdrawDraw();
       return undefined;
     }
     const allowed = matching.allowed(sequence.withheldIds);
     if (typeof allowed === 'object') return allowed.mask;
-    // Where all that may come is a stop that min_new_tokens withholds, the constraint wins: the output is complete.
-    if (allowed === 'only-withheld') this.#complete(sequence);
-    else {
-      const message = "the constraint asks for what the model's vocabulary can't write";
-      this.#options.ends.failAll([sequence], 'invalid_argument', message);
-    }
+    row.undrawn = allowed;
     return undefined;
-  }
-
-  /** Its output is complete as it is. */
-  #complete(sequence: Sequence): void {
-    const matched = sequence.outputLength > 0 ? sequence.ids.at(-1) : undefined;
-    this.#options.onEvents([this.#options.ends.finish(sequence, { reason: 'stop', matched })]);
   }
 }
 

@@ -1,11 +1,12 @@
 import type { GrammarMatcher, GrammarState } from './grammars.ts';
 import { settledWithin } from './settled-within.ts';
+import type { Undrawn } from './step-builder.ts';
 
 /** A matcher that takes longer over one token never ends. */
 const ACCEPT_TIMEOUT_MS = 10_000;
 
-/** What may be drawn next: by a mask (undefined: anything), or nothing; then the constraint may allow the end yet. */
-export type Allowed = { readonly mask: Uint32Array | undefined } | 'only-withheld' | 'nothing';
+/** What may be drawn next, by a mask (undefined: anything); or why nothing may. */
+export type Allowed = { readonly mask: Uint32Array | undefined } | Exclude<Undrawn, 'late'>;
 
 /** A sequence's way through its constraint, followed by a matcher that runs elsewhere. */
 export class Matching {
@@ -60,11 +61,11 @@ export class Matching {
   allowed(withheld: readonly number[]): Allowed {
     const { mask } = this.#state;
     if (mask === undefined) return { mask };
-    if (!mask.some((word) => word !== 0)) return 'nothing';
+    if (!mask.some((word) => word !== 0)) return 'stuck';
     if (withheld.length === 0) return { mask };
     const rest = mask.slice();
     for (const id of withheld) rest[id >>> 5]! &= ~(1 << (id & 31));
-    return rest.some((word) => word !== 0) ? { mask } : 'only-withheld';
+    return rest.some((word) => word !== 0) ? { mask } : 'met';
   }
 
   close(): void {

@@ -172,6 +172,11 @@ export class Sequence {
     return this.outputLength < minNewTokens ? maskedStopIds : [];
   }
 
+  /** How it ends where its constraint is met by what it has. */
+  get endingAsMet(): Ending {
+    return { reason: 'stop', matched: this.outputLength > 0 ? this.ids.at(-1) : undefined };
+  }
+
   /** What the row at `position` is for, if it is computed next. */
   useOf(position: number): RowUse | undefined {
     if (position === this.plannedLength - 1) {

@@ -8,14 +8,20 @@ import {
 } from '../model/runner.ts';
 import type { RowUse, Sequence } from './sequence.ts';
 
+/**
+ * Why a masked row's draw counts for nothing: its mask came too late; the constraint is met and only an end that
+ * min_new_tokens withholds could follow; or nothing can follow, and it isn't met.
+ */
+export type Undrawn = 'late' | 'met' | 'stuck';
+
 /** A logits row of a step: whose it is, and for what. */
 export interface WantedRow {
   readonly sequence: Sequence;
   readonly use: RowUse;
   /** Of the row in its sequence. */
   readonly position: number;
-  /** It was drawn without the mask that it should have had. */
-  void: boolean;
+  /** Set once it is known. */
+  undrawn: Undrawn | undefined;
 }
 
 /** A step, and what it does for each sequence. */
@@ -85,7 +91,7 @@ export class StepBuilder {
       const use = sequence.useOf(position);
       if (use === undefined) continue;
       this.#logits.push(sequence.logitsRow(use, this.rows + i, position));
-      this.#wanted.push({ sequence, use, position, void: false });
+      this.#wanted.push({ sequence, use, position, undrawn: undefined });
       draws = use === 'draw';
     }
     sequence.computed += advance;

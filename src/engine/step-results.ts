@@ -35,10 +35,11 @@ export class StepResults {
     const events = this.#promptEvents(plan, rows);
     let made = 0;
     for (let i = 0; i < rows.length; i++) {
-      const { sequence, use, void: isVoid } = wanted[i % wanted.length]!;
+      const { sequence, use, undrawn } = wanted[i % wanted.length]!;
       const row = rows[i]!;
-      if (sequence.ended || isVoid || use === 'score') continue;
-      if (row.nonFinite) events.push(this.#spoilt(sequence));
+      if (sequence.ended || undrawn === 'late' || use === 'score') continue;
+      if (undrawn !== undefined) events.push(this.#endUndrawn(sequence, undrawn));
+      else if (row.nonFinite) events.push(this.#spoilt(sequence));
       else if (use === 'last') sequence.lastHidden = row.hidden;
       else if (sequence.matching && !sequence.oneLeft) this.#match(sequence, sequence.matching, row);
       else {
@@ -75,6 +76,13 @@ export class StepResults {
       else if (first || told.length > 0) events.push(promptEvent(sequence, told, first));
     }
     return events;
+  }
+
+  /** Where all that may follow is a stop that min_new_tokens withholds, the constraint wins: the output is complete. */
+  #endUndrawn(sequence: Sequence, why: 'met' | 'stuck'): EngineEvent {
+    const { ends } = this.#options;
+    if (why === 'met') return ends.finish(sequence, sequence.endingAsMet);
+    return ends.fail(sequence, 'invalid_argument', "the constraint asks for what the model's vocabulary can't write");
   }
 
   /** The token is told once its matcher has taken it: till then it isn't known whether it is the last. */

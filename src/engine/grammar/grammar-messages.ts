@@ -35,8 +35,8 @@ export type GrammarReport =
 /** Answers come in the order of the tasks. */
 export type GrammarAnswer =
   | { readonly ok: true; readonly mask: Uint32Array | undefined; readonly finished: boolean }
-  /** Refused without harm to the rest. */
-  | { readonly ok: false; readonly reason: string };
+  /** Refused without harm to the rest: the constraint is wrong, or what was asked of it. */
+  | { readonly ok: false; readonly fault: 'constraint' | 'caller'; readonly reason: string };
 
 /** A worker, wherever it runs. */
 export interface GrammarWorker {

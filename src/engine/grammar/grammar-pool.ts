@@ -169,6 +169,7 @@ export class GrammarPool implements Grammars {
   }
 
   #newSlot(): GrammarSlot {
+    if (this.#destroyed) throw new GrammarError('internal', 'the engine has ended');
     const { maxHeapBytes } = this.#limits;
     const slot = new GrammarSlot(new GrammarLink(this.#start, this.#vocabulary, maxHeapBytes));
     this.#slots.push(slot);

@@ -66,6 +66,9 @@ export class PooledMatcher implements GrammarMatcher {
 
   /** The state of an answer. Throws GrammarError where it is none. */
   take(answer: GrammarAnswer): GrammarState {
+    if (!answer.ok && answer.fault === 'caller') {
+      throw new GrammarError('internal', `${this.constraint.kind}: ${answer.reason}`);
+    }
     if (!answer.ok) throw refusal(this.constraint, answer.reason);
     this.#state = { mask: answer.mask, finished: answer.finished };
     return this.#state;

@@ -7,7 +7,7 @@ import { BrokenLibraryError, XGrammar, type XGrammarLibrary } from './xgrammar.t
 /** How long answers may wait for those of later tasks, in milliseconds. */
 const GATHER_MS = 1;
 
-const NO_MATCH: GrammarAnswer = { ok: false, reason: 'a token of the output does not match it' };
+const NO_MATCH: GrammarAnswer = { ok: false, fault: 'caller', reason: 'a token of the output does not match it' };
 
 /** The inside of a worker that takes commands and tells reports. */
 export interface GrammarPort {
@@ -96,7 +96,7 @@ class GrammarServer {
         return this.#open(task);
       case 'accept': {
         const matching = this.#matchings.get(task.matcher);
-        if (matching === undefined) return { ok: false, reason: 'no such matcher' };
+        if (matching === undefined) return { ok: false, fault: 'caller', reason: 'no such matcher' };
         return (await this.#accept(matching, task.id)) ? this.#state(matching) : NO_MATCH;
       }
       case 'close':
@@ -114,7 +114,7 @@ class GrammarServer {
     try {
       this.#grammars.set(grammar, await this.#xgrammar.compile(constraint));
     } catch (error) {
-      if (error instanceof ConstraintError) return { ok: false, reason: error.message };
+      if (error instanceof ConstraintError) return { ok: false, fault: 'constraint', reason: error.message };
       throw error;
     }
     return { ok: true, mask: undefined, finished: false };
@@ -122,7 +122,7 @@ class GrammarServer {
 
   async #open({ matcher: number, grammar, ids }: GrammarTask & { op: 'open' }): Promise<GrammarAnswer> {
     const compiled = this.#grammars.get(grammar);
-    if (compiled === undefined) return { ok: false, reason: 'no such grammar' };
+    if (compiled === undefined) return { ok: false, fault: 'caller', reason: 'no such grammar' };
     const matching = { matcher: await this.#xgrammar.open(compiled), utf8: this.#utf8.start };
     this.#matchings.set(number, matching);
     let answer: GrammarAnswer | undefined;
@@ -147,7 +147,7 @@ class GrammarServer {
     const mask = new Uint32Array(words.buffer, words.byteOffset, words.length);
     this.#utf8.apply(utf8, mask);
     const allowed = countBits(mask);
-    if (allowed === 0) return { ok: false, reason: 'no token of this model can follow' };
+    if (allowed === 0) return { ok: false, fault: 'constraint', reason: 'no token of this model can follow' };
     return { ok: true, mask: allowed === this.#vocabSize ? undefined : mask, finished: false };
   }
 }
