@@ -2,13 +2,13 @@ import { expect, it } from 'vitest';
 import { CpuRunner } from '../model/cpu-runner.ts';
 import { GrammarError, type GrammarMatcher, type GrammarState, type Grammars } from './grammars.ts';
 import type { EngineRequest } from './request.ts';
-import { STOP_IDS, TINY, TINY_TOKENS } from './testing/any-request.ts';
+import { STOP_IDS, TINY, TINY_TOKENS, VOCAB } from './testing/any-request.ts';
+import { CountedGrammars } from './testing/counted-grammars.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
-import { type IdAutomaton, IdGrammars } from './testing/id-grammars.ts';
-import { LIMITS, RUNNER_OPTIONS } from './testing/schedules.ts';
+import type { IdAutomaton } from './testing/id-grammars.ts';
+import { ID_GRAMMARS, LIMITS, RUNNER_OPTIONS } from './testing/schedules.ts';
 import { request, Served, sampling } from './testing/serve.ts';
 
-const VOCAB = 40;
 const WORDS = Math.ceil(VOCAB / 32);
 
 async function serve(grammars: Grammars | undefined, maskPatienceMs = 1_000) {
@@ -71,7 +71,7 @@ it('is refused where no grammars are served, by name', async () => {
 });
 
 it('a bad constraint fails its own request with its reason, and nobody else', async () => {
-  const { served } = await serve(new IdGrammars(VOCAB, STOP_IDS, turn));
+  const { served } = await serve(new CountedGrammars(ID_GRAMMARS, turn));
   served.submit(constrained(1n, JSON.stringify(automaton({ fault: 'refused' }))));
   served.submit(request(2n, [1, 2, 3], { maxNewTokens: 20 }));
   await served.until(() => served.allEnded());
@@ -85,7 +85,7 @@ it('others run while one is compiled, and an abort meanwhile closes what comes o
   const compiling = new Promise<void>((resolve) => {
     compiled = resolve;
   });
-  const grammars = new IdGrammars(VOCAB, STOP_IDS, () => compiling);
+  const grammars = new CountedGrammars(ID_GRAMMARS, () => compiling);
   const { served } = await serve(grammars);
   served.submit(constrained(1n, JSON.stringify(automaton())));
   expect((await served.serve(request(2n, [1, 2, 3], { maxNewTokens: 30 }))).end).toMatchObject({ reason: 'length' });

@@ -7,11 +7,11 @@ import type { EngineRequest } from './request.ts';
 import { CONTEXT, TINY, TINY_TOKENS } from './testing/any-request.ts';
 import { GatedRunner, turn } from './testing/gated-runner.ts';
 import { outcomesAlone } from './testing/outcome.ts';
-import { anySchedule, LIMITS, nothingReached, RUNNER_OPTIONS, runSchedule } from './testing/schedules.ts';
+import { anySchedule, ID_GRAMMARS, LIMITS, nothingReached, RUNNER_OPTIONS, runSchedule } from './testing/schedules.ts';
 import { request, Served, sampling } from './testing/serve.ts';
 
 const open = () => CpuRunner.load(TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
-const alone = outcomesAlone(open, LIMITS);
+const alone = outcomesAlone(open, LIMITS, ID_GRAMMARS);
 
 async function served(kvBlocks: number, limits: Partial<EngineLimits> = {}) {
   const gated = new GatedRunner(await open(), { blocks: kvBlocks });
@@ -22,7 +22,7 @@ describe('the engine under random schedules', () => {
   it('gives each sample the ids it has alone, ends every one, and gets every block back', async () => {
     const reached = nothingReached();
     const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 150;
-    const property = fc.asyncProperty(anySchedule, (schedule) => runSchedule(schedule, open, alone, reached));
+    const property = fc.asyncProperty(anySchedule(), (schedule) => runSchedule(schedule, open, alone, reached));
     await fc.assert(property, { numRuns: runs, endOnFailure: true });
     // The schedules are hard enough: these happen in nearly each.
     expect(reached.retractions).toBeGreaterThan(runs / 10);

@@ -5,7 +5,7 @@ import type { Constraint, EngineRequest } from '../request.ts';
 import type { IdAutomaton } from './id-grammars.ts';
 import { letterTokens, request, sampling } from './serve.ts';
 
-const VOCAB = 40;
+export const VOCAB = 40;
 const HIDDEN = 16;
 /** What the tests' constraints know as the end. */
 export const STOP_IDS = [2];
@@ -47,7 +47,8 @@ const anySampling = fc.record({
   ),
 });
 
-const anyConstraint = fc
+/** Constraints for IdGrammars. */
+export const anyIdConstraint = fc
   .record<IdAutomaton>({
     seed: fc.nat(),
     states: fc.integer({ min: 1, max: 6 }),
@@ -61,29 +62,30 @@ const anyConstraint = fc
   );
 
 /** A request as an act of a schedule asks for it, and how many of its tokens were made elsewhere. */
-export const anyRequest = fc.record({
-  prompt: anyPrompt,
-  embedsSeed: seldom(fc.nat(), 1, 8),
-  maxNewTokens: fc.nat(40),
-  sampling: anySampling,
-  n: fc.integer({ min: 1, max: 3 }),
-  stopTokenIds: fc.array(id, { maxLength: 1 }),
-  stopStrings: fc.array(fc.stringMatching(/^[a-h]{1,2}$/), { maxLength: 2 }),
-  credit: fc.integer({ min: 1, max: 30 }),
-  priority: fc.nat(2),
-  // Asked for seldom, since such rows are never several at once.
-  outputLogprobs: fc.boolean(),
-  topLogprobs: fc.constantFrom(0, 0, 0, 2, MOST_TOP),
-  logprobIds: fc.oneof(
-    { weight: 5, arbitrary: fc.constant([]) },
-    { weight: 1, arbitrary: fc.array(id, { minLength: 1, maxLength: 3 }) },
-  ),
-  logprobStart: seldom(fc.nat(60), 1, 2),
-  hiddenStates: fc.constantFrom(false, false, false, false, true),
-  constraint: seldom(anyConstraint),
-  emitted: fc.constantFrom(0, 0, 0, 0, 6),
-});
-export type AskedRequest = typeof anyRequest extends fc.Arbitrary<infer T> ? T : never;
+export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>) =>
+  fc.record({
+    prompt: anyPrompt,
+    embedsSeed: seldom(fc.nat(), 1, 8),
+    maxNewTokens: fc.nat(40),
+    sampling: anySampling,
+    n: fc.integer({ min: 1, max: 3 }),
+    stopTokenIds: fc.array(id, { maxLength: 1 }),
+    stopStrings: fc.array(fc.stringMatching(/^[a-h]{1,2}$/), { maxLength: 2 }),
+    credit: fc.integer({ min: 1, max: 30 }),
+    priority: fc.nat(2),
+    // Asked for seldom, since such rows are never several at once.
+    outputLogprobs: fc.boolean(),
+    topLogprobs: fc.constantFrom(0, 0, 0, 2, MOST_TOP),
+    logprobIds: fc.oneof(
+      { weight: 5, arbitrary: fc.constant([]) },
+      { weight: 1, arbitrary: fc.array(id, { minLength: 1, maxLength: 3 }) },
+    ),
+    logprobStart: seldom(fc.nat(60), 1, 2),
+    hiddenStates: fc.constantFrom(false, false, false, false, true),
+    constraint: seldom(anyConstraint),
+    emitted: fc.constantFrom(0, 0, 0, 0, 6),
+  });
+export type AskedRequest = ReturnType<typeof anyRequest> extends fc.Arbitrary<infer T> ? T : never;
 
 export function requestOf(jobId: bigint, asked: AskedRequest): EngineRequest {
   const { prompt, embedsSeed, maxNewTokens, n, credit, logprobStart, emitted: _, ...rest } = asked;

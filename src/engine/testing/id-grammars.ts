@@ -13,33 +13,20 @@ export interface IdAutomaton {
   readonly fault?: 'refused' | number;
 }
 
-/**
- * Constraints over ids, matched by automata in this thread: every state allows some ids, and some allow the end. What
- * the engine's tests need of a grammar, with delays of their choosing.
- */
+/** Constraints over ids, matched by automata in this thread: every state allows some ids, and some allow the end. */
 export class IdGrammars implements Grammars {
-  opening = 0;
-  opened = 0;
-  closed = 0;
   readonly #vocabSize: number;
   readonly #stopIds: readonly number[];
-  readonly #wait: () => Promise<void>;
 
-  /** `wait`: what each answer takes. */
-  constructor(vocabSize: number, stopIds: readonly number[], wait: () => Promise<void>) {
+  constructor(vocabSize: number, stopIds: readonly number[]) {
     this.#vocabSize = vocabSize;
     this.#stopIds = stopIds;
-    this.#wait = wait;
   }
 
   async open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher> {
-    this.opening++;
-    await this.#wait();
-    this.opening--;
     const automaton = JSON.parse(constraint.text) as IdAutomaton;
     if (automaton.fault === 'refused') throw new GrammarError('invalid_argument', 'the constraint is wrong at 0');
-    this.opened++;
-    const matcher = new IdMatcher(automaton, this.#vocabSize, this.#stopIds, this.#wait, () => this.closed++);
+    const matcher = new IdMatcher(automaton, this.#vocabSize, this.#stopIds);
     for (const id of outputIds) matcher.take(id);
     return matcher;
   }
@@ -51,25 +38,14 @@ class IdMatcher implements GrammarMatcher {
   readonly #automaton: IdAutomaton;
   readonly #vocabSize: number;
   readonly #stopIds: readonly number[];
-  readonly #wait: () => Promise<void>;
-  readonly #onClose: () => void;
   #at = 0;
   #taken = 0;
   #finished = false;
-  #closed = false;
 
-  constructor(
-    automaton: IdAutomaton,
-    vocabSize: number,
-    stopIds: readonly number[],
-    wait: () => Promise<void>,
-    onClose: () => void,
-  ) {
+  constructor(automaton: IdAutomaton, vocabSize: number, stopIds: readonly number[]) {
     this.#automaton = automaton;
     this.#vocabSize = vocabSize;
     this.#stopIds = stopIds;
-    this.#wait = wait;
-    this.#onClose = onClose;
   }
 
   get state(): GrammarState {
@@ -98,17 +74,11 @@ class IdMatcher implements GrammarMatcher {
   }
 
   async accept(id: number): Promise<GrammarState> {
-    await this.#wait();
-    if (this.#closed) throw new GrammarError('internal', 'the matcher is closed');
     this.take(id);
     return this.state;
   }
 
-  close(): void {
-    if (this.#closed) throw new Error('a matcher is closed twice');
-    this.#closed = true;
-    this.#onClose();
-  }
+  close(): void {}
 }
 
 function hash(...values: readonly number[]): number {

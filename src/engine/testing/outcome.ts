@@ -1,8 +1,8 @@
 import type { Runner } from '../../model/runner.ts';
 import type { EngineLimits } from '../engine-options.ts';
+import type { Grammars } from '../grammars.ts';
 import type { EngineRequest } from '../request.ts';
-import { STOP_IDS, TINY_TOKENS } from './any-request.ts';
-import { IdGrammars } from './id-grammars.ts';
+import { TINY_TOKENS } from './any-request.ts';
 import { type SampleResult, Served } from './serve.ts';
 
 /** What must not depend on who else runs. */
@@ -51,7 +51,7 @@ export function cutLike(whole: Outcome, { ids, input, output }: SampleResult): P
 }
 
 /** What a sample of a request brings when nothing else runs on `open`'s runner. */
-export function outcomesAlone(open: () => Promise<Runner>, limits: EngineLimits) {
+export function outcomesAlone(open: () => Promise<Runner>, limits: EngineLimits, grammars: Grammars) {
   const known = new Map<string, Promise<Outcome>>();
   return (asked: EngineRequest, index: number): Promise<Outcome> => {
     const key = JSON.stringify({ ...asked, jobId: 0, samples: index }, (_, value) => {
@@ -64,7 +64,6 @@ export function outcomesAlone(open: () => Promise<Runner>, limits: EngineLimits)
 
     async function compute(): Promise<Outcome> {
       const runner = await open();
-      const grammars = new IdGrammars(runner.limits.vocabSize, STOP_IDS, () => Promise.resolve());
       const quietLimits = { ...limits, prefixCache: false, stepsInFlight: 1 };
       const quiet = new Served(runner, TINY_TOKENS, quietLimits, { grammars });
       // The first sample tells the prompt's logprobs.

@@ -2,9 +2,20 @@ import fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Runner } from '../../model/runner.ts';
 import type { EngineLimits } from '../engine-options.ts';
-import type { EngineRequest, RequestedSample } from '../request.ts';
-import { type AskedRequest, anyRequest, MOST_TOP, requestOf, STOP_IDS, TINY_TOKENS } from './any-request.ts';
+import type { Grammars } from '../grammars.ts';
+import type { Constraint, EngineRequest, RequestedSample } from '../request.ts';
+import {
+  type AskedRequest,
+  anyIdConstraint,
+  anyRequest,
+  MOST_TOP,
+  requestOf,
+  STOP_IDS,
+  TINY_TOKENS,
+  VOCAB,
+} from './any-request.ts';
 import { checkBlocks } from './check-blocks.ts';
+import { CountedGrammars } from './counted-grammars.ts';
 import { GatedRunner, turn } from './gated-runner.ts';
 import { IdGrammars } from './id-grammars.ts';
 import { cutLike, type Outcome, outcome, takenOver } from './outcome.ts';
@@ -22,39 +33,44 @@ export const LIMITS: EngineLimits = {
   prefixCache: true,
 };
 
-const anyAct = fc.oneof(
-  { weight: 4, arbitrary: fc.record({ submit: anyRequest }) },
-  { weight: 5, arbitrary: fc.record({ steps: fc.integer({ min: 1, max: 12 }) }) },
-  { weight: 1, arbitrary: fc.record({ abort: fc.nat(20) }) },
-  { weight: 2, arbitrary: fc.record({ grant: fc.nat(20), credit: fc.integer({ min: 1, max: 40 }) }) },
-  { weight: 1, arbitrary: fc.constant({ flush: true }) },
-);
+const anyAct = (anyConstraint: fc.Arbitrary<Constraint>) =>
+  fc.oneof(
+    { weight: 4, arbitrary: fc.record({ submit: anyRequest(anyConstraint) }) },
+    { weight: 5, arbitrary: fc.record({ steps: fc.integer({ min: 1, max: 12 }) }) },
+    { weight: 1, arbitrary: fc.record({ abort: fc.nat(20) }) },
+    { weight: 2, arbitrary: fc.record({ grant: fc.nat(20), credit: fc.integer({ min: 1, max: 40 }) }) },
+    { weight: 1, arbitrary: fc.constant({ flush: true }) },
+  );
 
 /** Arrivals, aborts, credits, long prompts and small pools, in any order, on a device that stands still in between. */
-export const anySchedule = fc.record({
-  // Small pools more often than not: there, sequences have to give way.
-  blocks: fc.oneof(
-    fc.integer({ min: 6, max: 9 }),
-    fc.integer({ min: 6, max: 9 }),
-    fc.integer({ min: 6, max: MOST_BLOCKS }),
-  ),
-  acts: fc.array(anyAct, { maxLength: 24 }),
-  limits: fc.record({
-    policy: fc.constantFrom('lpm' as const, 'fcfs' as const, 'priority' as const),
-    stepsInFlight: fc.integer({ min: 1, max: 3 }),
-    prefixCache: fc.constantFrom(true, true, true, false),
-  }),
-  /** Of the runner: often too few for all rows of a step. */
-  most: fc.record({
-    maxLogitsRows: fc.integer({ min: LIMITS.maxRunning, max: RUNNER_OPTIONS.maxRows }),
-    maxTop: fc.integer({ min: MOST_TOP, max: 20 }),
-    maxHiddenRows: fc.integer({ min: 1, max: 6 }),
-  }),
-  /** Turns that each answer of a matcher takes, and how long a step waits for it. */
-  delays: fc.array(fc.constantFrom(0, 0, 0, 1, 2, 4), { minLength: 1, maxLength: 6 }),
-  maskPatienceMs: fc.constantFrom(0, 1, 20, 1_000),
-});
-export type Schedule = typeof anySchedule extends fc.Arbitrary<infer T> ? T : never;
+export const anySchedule = (anyConstraint: fc.Arbitrary<Constraint> = anyIdConstraint) =>
+  fc.record({
+    // Small pools more often than not: there, sequences have to give way.
+    blocks: fc.oneof(
+      fc.integer({ min: 6, max: 9 }),
+      fc.integer({ min: 6, max: 9 }),
+      fc.integer({ min: 6, max: MOST_BLOCKS }),
+    ),
+    acts: fc.array(anyAct(anyConstraint), { maxLength: 24 }),
+    limits: fc.record({
+      policy: fc.constantFrom('lpm' as const, 'fcfs' as const, 'priority' as const),
+      stepsInFlight: fc.integer({ min: 1, max: 3 }),
+      prefixCache: fc.constantFrom(true, true, true, false),
+    }),
+    /** Of the runner: often too few for all rows of a step. */
+    most: fc.record({
+      maxLogitsRows: fc.integer({ min: LIMITS.maxRunning, max: RUNNER_OPTIONS.maxRows }),
+      maxTop: fc.integer({ min: MOST_TOP, max: 20 }),
+      maxHiddenRows: fc.integer({ min: 1, max: 6 }),
+    }),
+    /** Turns that each answer of a matcher takes, and how long a step waits for it. */
+    delays: fc.array(fc.constantFrom(0, 0, 0, 1, 2, 4), { minLength: 1, maxLength: 6 }),
+    maskPatienceMs: fc.constantFrom(0, 1, 20, 1_000),
+  });
+export type Schedule = ReturnType<typeof anySchedule> extends fc.Arbitrary<infer T> ? T : never;
+
+/** What meets the constraints of schedules, unless a test brings other ones. */
+export const ID_GRAMMARS = new IdGrammars(VOCAB, STOP_IDS);
 
 /** How often what the schedules are there for came to pass. */
 export interface Reached {
@@ -110,6 +126,7 @@ export async function runSchedule(
   open: () => Promise<Runner>,
   alone: Alone,
   reached: Reached,
+  inner: Grammars = ID_GRAMMARS,
 ): Promise<void> {
   // Before anything else runs: what is alone may run on the same runner.
   const jobs: EngineRequest[] = [];
@@ -119,7 +136,7 @@ export async function runSchedule(
   }
   const gated = new GatedRunner(await open(), { blocks, ...most });
   let answers = 0;
-  const grammars = new IdGrammars(gated.limits.vocabSize, STOP_IDS, async () => {
+  const grammars = new CountedGrammars(inner, async () => {
     for (let turns = delays[answers++ % delays.length]!; turns > 0; turns--) await turn();
   });
   const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }, { grammars, maskPatienceMs });
@@ -182,7 +199,7 @@ export async function runSchedule(
   expect(engine.load()).toMatchObject({ running: 0, waiting: 0, usedTokens: 0, waitingUncachedTokens: 0 });
   expect(engine.abort(1n)).toBe(false);
   // One that an aborted sequence had asked for may come only now.
-  for (let turns = 0; turns < 10 && grammars.opening > 0; turns++) await turn();
+  for (let turns = 0; turns < 1_000 && grammars.opening > 0; turns++) await turn();
   expect(grammars).toMatchObject({ opening: 0, closed: grammars.opened });
   reached.retractions += engine.scheduler.retractions;
   reached.repeatedSteps += gated.repeatedSteps;
