@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { afterEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { readTokenBytes } from '../../checkpoint/token-bytes.ts';
 import { nodeGrammarWorkers } from '../../testing/grammar-worker.node.ts';
 import { GrammarError, type GrammarMatcher } from '../grammars.ts';
@@ -14,7 +14,7 @@ const tokens = readTokenBytes(await readFile('models/stories260K/tokenizer.json'
 const vocabulary = grammarVocabulary(tokens, 512, [EOS]);
 const start = await nodeGrammarWorkers();
 const LETTERS: Constraint = { kind: 'regex', text: '[a-c]*' };
-const DATES: Constraint = { kind: 'json_schema', text: '{"type":"array","items":{"type":"integer"}}' };
+const NUMBERS: Constraint = { kind: 'json_schema', text: '{"type":"array","items":{"type":"integer"}}' };
 /** A schema that takes this machine over a second, and whose first mask is quick. */
 const DEAR: Constraint = {
   kind: 'regex',
@@ -115,11 +115,22 @@ describe('compiled constraints', () => {
 });
 
 describe('hostile constraints', () => {
+  // One pool through all of them, and one neighbour.
+  const shared = new GrammarPool(vocabulary, start, {
+    compileMs: 1_000,
+    acceptMs: 1_000,
+    openMs: 1_000,
+    maxHeapBytes: 128 * 2 ** 20,
+  });
+  let neighbour: GrammarMatcher;
+  beforeAll(async () => {
+    neighbour = await shared.open(LETTERS, []);
+  });
+  afterAll(() => shared.destroy());
+
   it.each(HOSTILE)('$name', { timeout: 30_000 }, async ({ constraint, refused }) => {
-    newPool({ compileMs: 1_000, acceptMs: 1_000, openMs: 1_000, maxHeapBytes: 128 * 2 ** 20 });
-    const neighbour = await pool!.open(LETTERS, []);
     const since = performance.now();
-    const opening = pool!.open(constraint, []).then(
+    const opening = shared.open(constraint, []).then(
       (matcher) => matcher,
       (error: GrammarError) => error,
     );
@@ -127,7 +138,7 @@ describe('hostile constraints', () => {
       const asked = performance.now();
       await neighbour.accept(idOf('a'));
       expect(texts(neighbour)).toEqual(['a', 'b', 'c', 'end']);
-      expect(performance.now() - asked).toBeLessThan(500);
+      expect(performance.now() - asked).toBeLessThan(1_000);
     }
     const outcome = await opening;
     expect(performance.now() - since).toBeLessThan(5_000);
@@ -153,7 +164,11 @@ describe('hostile constraints', () => {
     // Whatever became of it, its neighbour goes on, and others come.
     await neighbour.accept(idOf('b'));
     expect(texts(neighbour)).toEqual(['a', 'b', 'c', 'end']);
-    expect(texts(await pool!.open(DATES, []))).toEqual(['[']);
+    const other = await shared.open(NUMBERS, []);
+    expect(texts(other)).toEqual(['[']);
+    other.close();
+    if (!(outcome instanceof GrammarError)) outcome.close();
+    expect(shared.workers).toBeLessThanOrEqual(3);
   });
 
   it('are remembered, so that the same one costs no worker again', async () => {
@@ -169,7 +184,7 @@ describe('hostile constraints', () => {
     newPool({ compileMs: 300 });
     const neighbour = await pool!.open(LETTERS, []);
     const slow = pool!.open(DEAR, []);
-    const after = pool!.open(DATES, []);
+    const after = pool!.open(NUMBERS, []);
     await expect(slow).rejects.toMatchObject({
       code: 'invalid_argument',
       message: 'regex is refused: it takes over 0.3 s to compile',
@@ -209,7 +224,7 @@ describe('a lost worker', () => {
 it('ends with its workers and whoever waits', async () => {
   newPool();
   const waiting = pool!.open(LETTERS, []);
-  const matcher = await pool!.open(DATES, []);
+  const matcher = await pool!.open(NUMBERS, []);
   const slow = pool!.open(DEAR, []);
   pool!.destroy();
   await waiting;
