@@ -14,6 +14,7 @@ import type { ModelLimits } from '../src/contract/normalised-request.ts';
 import type { RequestWorld } from '../src/contract/testing/any-generate-request.ts';
 import { GrammarError, type Grammars } from '../src/engine/grammars.ts';
 import { checkBlocks } from '../src/engine/testing/check-blocks.ts';
+import { CountedGrammars } from '../src/engine/testing/counted-grammars.ts';
 import { type IdAutomaton, IdGrammars } from '../src/engine/testing/id-grammars.ts';
 import { tinyModel } from '../src/model/testing/tiny-model.ts';
 import { type Relay, startRelay } from '../src/relay/relay.ts';
@@ -56,7 +57,7 @@ const WORLD: RequestWorld = {
 let relay: Relay;
 let client: GrpcClient;
 const nodes: CpuNode[] = [];
-const grammars: IdGrammars[] = [];
+const grammars: CountedGrammars[] = [];
 
 /** Texts that are no automata are refused, as a compiler refuses what is no grammar. */
 function strict(inner: IdGrammars): Grammars {
@@ -91,14 +92,14 @@ beforeAll(async () => {
   client = new GrpcClient(relay.grpcPort);
   const model = tinyModel(11, SHAPE);
   for (let rank = 0; rank < RANKS; rank++) {
-    const own = new IdGrammars(SHAPE.vocabSize, EOS, () => Promise.resolve());
+    const own = new CountedGrammars(strict(new IdGrammars(SHAPE.vocabSize, EOS)));
     grammars.push(own);
     nodes.push(
       await openCpuNode({ webPort: relay.webPort, digest: relay.model.digest }, model, {
         nodeId: `fuzz-node-${rank}`,
         maxRunning: 16,
         kvBlocks: POOL_TOKENS / 16,
-        grammars: strict(own),
+        grammars: own,
       }),
     );
   }

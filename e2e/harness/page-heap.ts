@@ -10,20 +10,21 @@ export interface PageHeap {
 
 /** Bytes of JavaScript alive in the window and in its Web Worker, after a collection. */
 export async function pageHeap(page: Page): Promise<PageHeap> {
-  const [worker] = page.workers();
+  // The Web Worker has workers of its own for grammars, which come and go.
+  const worker = page.workers().find((each) => !each.url().includes('grammar'))!;
   // Twice: what a finaliser frees, the second one collects.
   for (let i = 0; i < 2; i++) {
-    await worker!.evaluate('gc()');
+    await worker.evaluate('gc()');
     await page.evaluate('gc()');
   }
   const { breakdown } = (await page.evaluate('performance.measureUserAgentSpecificMemory()')) as {
-    breakdown: { bytes: number; attribution: { scope: string }[] }[];
+    breakdown: { bytes: number; attribution: { scope: string; url: string }[] }[];
   };
-  const of = (scope: string) => {
-    const own = breakdown.filter(({ attribution }) => attribution.some((each) => each.scope === scope));
+  const of = (is: (attribution: { scope: string; url: string }) => boolean) => {
+    const own = breakdown.filter(({ attribution }) => attribution.some(is));
     return own.reduce((sum, { bytes }) => sum + bytes, 0);
   };
-  return { window: of('Window'), worker: of('DedicatedWorkerGlobalScope') };
+  return { window: of(({ scope }) => scope === 'Window'), worker: of(({ url }) => url === worker.url()) };
 }
 
 /** The least of three measurements: what is freed a little later is no leak. */
