@@ -42,8 +42,9 @@ function checkInput(request: GenerateRequest, model: ModelLimits): void {
   if (embeds > 0 && embeds !== ids.length * model.hiddenSize) {
     throw invalid('input_embeds', `must hold ${ids.length} × ${model.hiddenSize} values, got ${embeds}.`);
   }
-  if (request.inputEmbeds.some((value) => !Number.isFinite(value))) {
-    throw invalid('input_embeds', 'must hold finite numbers only.');
+  // There may be a million of them.
+  for (const value of request.inputEmbeds) {
+    if (!Number.isFinite(value)) throw invalid('input_embeds', 'must hold finite numbers only.');
   }
 }
 

@@ -36,15 +36,16 @@ export function checkLists(
   });
 }
 
+/** A list may be a whole vocabulary's: plain loops, and nothing made for each entry. */
 function checkTop({ tokenIds, logprobs }: TopLogprobs, count: number, vocabSize: number): TopOfPosition {
   if (tokenIds.length !== count || logprobs.length !== count) throw new Lie('another number of top logprobs');
-  const seen = new Set<number>();
+  const seen = new Uint8Array(vocabSize);
   for (const id of tokenIds) {
     if (id >= vocabSize) throw new Lie('a top token outside the vocabulary');
-    seen.add(id);
+    if (seen[id] === 1) throw new Lie('a top token twice');
+    seen[id] = 1;
   }
-  if (seen.size !== count) throw new Lie('a top token twice');
-  const values = new Float32Array(logprobs.map(checkLogprob));
+  const values = checkLogprobs(logprobs);
   for (let at = 1; at < count; at++) {
     if ((values[at] as number) > (values[at - 1] as number)) throw new Lie('top logprobs that are not best first');
   }
@@ -53,7 +54,13 @@ function checkTop({ tokenIds, logprobs }: TopLogprobs, count: number, vocabSize:
 
 function checkByIds({ values }: Floats, count: number): Float32Array {
   if (values.length !== count) throw new Lie('another number of id logprobs');
-  return new Float32Array(values.map(checkLogprob));
+  return checkLogprobs(values);
+}
+
+function checkLogprobs(told: readonly number[]): Float32Array {
+  const values = new Float32Array(told);
+  for (let at = 0; at < values.length; at++) values[at] = checkLogprob(values[at] as number);
+  return values;
 }
 
 export function checkLogprob(value: number): number {
