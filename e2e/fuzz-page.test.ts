@@ -11,7 +11,7 @@ import { restingCounters } from './harness/page-counters.ts';
 import { HEAP_ARGS, leastHeap } from './harness/page-heap.ts';
 import { collect, greedyRequest, idsOf } from './harness/scheduler.ts';
 import { openServing, type Serving } from './harness/serving.ts';
-import { STRUCTURED } from './harness/structured.ts';
+import { CASE_OF, STRUCTURED } from './harness/structured.ts';
 import { until } from './harness/wait.ts';
 
 const COUNT = process.env.SHOAL_LONG === '1' ? 300 : 30;
@@ -19,7 +19,6 @@ const PARALLEL = 8;
 /** Code that only now was compiled is in it; what each of 300 requests left behind would be too. */
 const HEAP_SLACK_BYTES = 1_000_000;
 
-const CASE_OF = { json_schema: 'jsonSchema', regex: 'regex', ebnf_grammar: 'ebnfGrammar' } as const;
 const anyConstraint: fc.Arbitrary<SamplingParams['constraint']> = fc.oneof(
   {
     weight: 3,

@@ -4,7 +4,7 @@ import type { GenerateStreamChunk, SamplingParams } from '../src/contract/gen/sg
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
 import { collect, failureOf, greedyRequest, idsOf } from './harness/scheduler.ts';
 import { openServing, type Serving } from './harness/serving.ts';
-import { STRUCTURED } from './harness/structured.ts';
+import { CASE_OF, STRUCTURED } from './harness/structured.ts';
 import { textOf } from './harness/tokens.ts';
 import { within } from './harness/wait.ts';
 
@@ -19,8 +19,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await serving?.close();
 });
-
-const CASE_OF = { json_schema: 'jsonSchema', regex: 'regex', ebnf_grammar: 'ebnfGrammar' } as const;
 
 const run = (constraint: Constraint, sampling: Parameters<typeof greedyRequest>[1] = {}) =>
   collect(serving.client, greedyRequest(PROMPT_IDS, { maxNewTokens: 400, ...sampling, constraint }));

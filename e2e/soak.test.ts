@@ -5,7 +5,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
-import type { GenerateRequest } from '../src/contract/gen/sglang_scheduler_pb.ts';
+import type { GenerateRequest, SamplingParams } from '../src/contract/gen/sglang_scheduler_pb.ts';
 import { Random } from '../src/gpu/testing/random.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
@@ -13,6 +13,7 @@ import { pageCounters, restingCounters } from './harness/page-counters.ts';
 import { HEAP_ARGS, leastHeap } from './harness/page-heap.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, type Generated, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
+import { CASE_OF, STRUCTURED } from './harness/structured.ts';
 import { within } from './harness/wait.ts';
 
 const MINUTES = Number(process.env.SHOAL_SOAK_MINUTES ?? (process.env.SHOAL_LONG === '1' ? 30 : 1));
@@ -76,9 +77,22 @@ function randomRequest(): GenerateRequest {
     topK: random.uniform() < 0.3 ? random.integer(1, 50) : -1,
     topP: random.uniform() < 0.3 ? 0.3 + 0.7 * random.uniform() : 1,
     ignoreEos: random.uniform() < 0.7,
+    ...(random.uniform() < 0.2 ? { frequencyPenalty: random.uniform(), repetitionPenalty: 1.2 } : {}),
+    ...(random.uniform() < 0.1 ? { constraint: randomConstraint() } : {}),
+    ...(random.uniform() < 0.1 ? { streamInterval: random.integer(1, 9) } : {}),
   };
   const logprobs = random.uniform() < 0.15;
-  return greedyRequest(ids, sampling, logprobs ? { returnLogprob: true, topLogprobsNum: random.integer(0, 5) } : {});
+  return greedyRequest(ids, sampling, {
+    ...(logprobs
+      ? { returnLogprob: true, topLogprobsNum: random.integer(0, 5), logprobStartLen: random.integer(-1, 3) }
+      : {}),
+    ...(random.uniform() < 0.05 ? { returnHiddenStates: true } : {}),
+  });
+}
+
+function randomConstraint(): SamplingParams['constraint'] {
+  const { kind, text } = STRUCTURED[random.integer(0, STRUCTURED.length - 1)]!;
+  return { case: CASE_OF[kind], value: text };
 }
 
 /** One request from its start to its end, whatever that is to be; what should not be is a failure. */

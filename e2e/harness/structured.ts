@@ -10,6 +10,9 @@ export interface StructuredCase {
   readonly holds: (text: string) => boolean;
 }
 
+/** The proto's names in messages. */
+export const CASE_OF = { json_schema: 'jsonSchema', regex: 'regex', ebnf_grammar: 'ebnfGrammar' } as const;
+
 function schemaCase(name: string, schema: object, holds: (value: never) => boolean): StructuredCase {
   return {
     name,
