@@ -1,27 +1,20 @@
 // Random and mutated requests, over real gRPC through the real relay to a node over the CPU reference runner.
 import { create } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
-import fc from 'fast-check';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import {
   GenerateRequestSchema,
   GetLoadsRequestSchema,
-  type SamplingParams,
   SglangScheduler,
 } from '../src/contract/gen/sglang_scheduler_pb.ts';
-import type { ModelLimits } from '../src/contract/normalised-request.ts';
-import type { RequestWorld } from '../src/contract/testing/any-generate-request.ts';
-import { GrammarError, type Grammars } from '../src/engine/grammars.ts';
 import { checkBlocks } from '../src/engine/testing/check-blocks.ts';
 import { CountedGrammars } from '../src/engine/testing/counted-grammars.ts';
-import { type IdAutomaton, IdGrammars } from '../src/engine/testing/id-grammars.ts';
-import { tinyModel } from '../src/model/testing/tiny-model.ts';
 import { type Relay, startRelay } from '../src/relay/relay.ts';
-import { readServedModel } from '../src/relay/served-model.ts';
 import { collect, GrpcClient } from '../src/relay/testing/grpc-client.ts';
 import { type CpuNode, openCpuNode } from './harness/cpu-node.ts';
 import { Fuzz } from './harness/fuzz.ts';
+import { POOL_TOKENS, RANKS, servedTinyModel, strictGrammars, TINY_MODEL, WORLD } from './harness/fuzz-world.ts';
 import { until } from './harness/wait.ts';
 
 vi.setConfig({ testTimeout: 600_000 });
@@ -30,57 +23,14 @@ const LONG = process.env.SHOAL_LONG === '1';
 const COUNT = LONG ? 20_000 : 600;
 const PARALLEL = 48;
 
-const SHAPE = { vocabSize: 64, contextLength: 96, hiddenSize: 16 };
-const EOS = [2];
-const RANKS = 2;
-const POOL_TOKENS = 96 * 16;
-const MODEL: ModelLimits = { ...SHAPE, eosTokenIds: EOS, poolTokens: POOL_TOKENS };
-
-const automaton = fc.record<IdAutomaton>({
-  seed: fc.nat(),
-  states: fc.integer({ min: 1, max: 6 }),
-  density: fc.constantFrom(4, 4, 16),
-  ends: fc.integer({ min: 1, max: 4 }),
-  fault: fc.constantFrom(undefined, undefined, undefined, undefined, 'refused' as const) as never,
-});
-const WORLD: RequestWorld = {
-  model: MODEL,
-  maxNewTokens: 24,
-  ranks: RANKS,
-  stop: fc.stringMatching(/^[a-z]{1,3}$/),
-  constraint: fc.record({
-    case: fc.constantFrom('regex', 'jsonSchema', 'ebnfGrammar', 'structuralTag'),
-    value: automaton.map((one) => JSON.stringify(one)),
-  }) as fc.Arbitrary<SamplingParams['constraint']>,
-};
-
 let relay: Relay;
 let client: GrpcClient;
 const nodes: CpuNode[] = [];
 const grammars: CountedGrammars[] = [];
 
-/** Texts that are no automata are refused, as a compiler refuses what is no grammar. */
-function strict(inner: IdGrammars): Grammars {
-  return {
-    async open(constraint, outputIds) {
-      const valid = (() => {
-        try {
-          return typeof JSON.parse(constraint.text)?.states === 'number';
-        } catch {
-          return false;
-        }
-      })();
-      if (!valid) throw new GrammarError('invalid_argument', 'not a grammar');
-      return inner.open(constraint, outputIds);
-    },
-    destroy: () => inner.destroy(),
-  };
-}
-
 beforeAll(async () => {
-  const served = await readServedModel('models/stories260K');
   relay = await startRelay({
-    model: { ...served, ...SHAPE, layers: 1, eosTokenIds: EOS },
+    model: await servedTinyModel(),
     build: { packageVersion: '0.0.0-test', pageHash: 'a'.repeat(64) },
     grpcPort: 0,
     webPort: 0,
@@ -90,12 +40,11 @@ beforeAll(async () => {
     logger: pino({ level: 'silent' }),
   });
   client = new GrpcClient(relay.grpcPort);
-  const model = tinyModel(11, SHAPE);
   for (let rank = 0; rank < RANKS; rank++) {
-    const own = new CountedGrammars(strict(new IdGrammars(SHAPE.vocabSize, EOS)));
+    const own = new CountedGrammars(strictGrammars());
     grammars.push(own);
     nodes.push(
-      await openCpuNode({ webPort: relay.webPort, digest: relay.model.digest }, model, {
+      await openCpuNode({ webPort: relay.webPort, digest: relay.model.digest }, TINY_MODEL, {
         nodeId: `fuzz-node-${rank}`,
         maxRunning: 16,
         kvBlocks: POOL_TOKENS / 16,

@@ -87,6 +87,16 @@ interface Answer {
   readonly code: Code | undefined;
   readonly details: string;
   readonly checked: number;
+  readonly checker: AnswerChecker | undefined;
+}
+
+/** A stream that came whole, and that nobody aborted. */
+export interface Served {
+  /** Number of the case. */
+  readonly at: number;
+  readonly request: NormalisedRequest;
+  /** Ids of each sample. */
+  readonly outputs: readonly (readonly number[])[];
 }
 
 /** Sends requests to a relay, and checks every message that comes back. */
@@ -106,16 +116,21 @@ export class Fuzz {
 
   /**
    * Sends `count` requests, `parallel` at a time; how many met what. Rejects with seed and case where an answer is wrong
-   * or hangs.
+   * or hangs. `onServed` is told of each stream that came whole.
    */
-  async run(count: number, parallel: number, seed: number): Promise<Map<string, number>> {
+  async run(
+    count: number,
+    parallel: number,
+    seed: number,
+    onServed: (served: Served) => void = () => {},
+  ): Promise<Map<string, number>> {
     const cases = fc.sample(anyCase(this.#world), { numRuns: count, seed });
     const met = new Map<string, number>();
     let next = 0;
     const work = async () => {
       for (let at = next++; at < cases.length; at = next++) {
         const one = cases[at] as Case;
-        const what = await this.#check(one).catch((error: unknown) => {
+        const what = await this.#check(one, at, onServed).catch((error: unknown) => {
           const shown = one.request
             ? JSON.stringify(toJson(GenerateRequestSchema, one.request)).slice(0, 4_000)
             : 'bytes';
@@ -177,7 +192,7 @@ export class Fuzz {
         const code = told.code === status.OK ? undefined : (told.code as number as Code);
         try {
           if (!(act.what === 'drop' && code === Code.Canceled)) checker?.end(code);
-          resolve({ code, details: told.details, checked });
+          resolve({ code, details: told.details, checked, checker });
         } catch (error) {
           fail(error as Error);
         }
@@ -204,7 +219,7 @@ export class Fuzz {
   }
 
   /** What came of a case, in one word. Rejects where the answer is wrong. */
-  async #check(one: Case): Promise<string> {
+  async #check(one: Case, at: number, onServed: (served: Served) => void): Promise<string> {
     const { request, mangled, act } = one;
     const expected = (() => {
       if (!request) return undefined;
@@ -216,7 +231,7 @@ export class Fuzz {
       }
     })();
     const taken = expected instanceof ContractError ? undefined : expected;
-    const { code, details, checked } = await this.#answerTo(one, taken);
+    const { code, details, checked, checker } = await this.#answerTo(one, taken);
     const dropped = act.what === 'drop' && code === Code.Canceled;
     if (dropped) return 'dropped';
     if (!expected) {
@@ -231,7 +246,12 @@ export class Fuzz {
       if (!mangled && !/^[a-z_]+(\.\S+)? /.test(details)) throw new Error(`a refusal that names nothing: ${details}`);
       return 'refused';
     }
-    if (code === undefined) return checked > 0 ? 'served' : 'nothing';
+    if (code === undefined) {
+      if (checker && !checker.aborted) {
+        onServed({ at, request: expected, outputs: checker.samples.map(({ ids }) => ids) });
+      }
+      return checked > 0 ? 'served' : 'nothing';
+    }
     if (mangled && code === Code.InvalidArgument && checked === 0) return 'malformed';
     if (!this.#mayMeet(expected, act).has(code)) throw new Error(`taken, and met ${Code[code]}: ${details}`);
     return `met ${Code[code]}`;
