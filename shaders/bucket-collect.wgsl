@@ -3,7 +3,7 @@
 //
 //   step    metadata; logits rows = step[2]
 //   logits  logit-words*.wgsl
-//   rows, jobs, chunks, lists  sampler-state.wgsl
+//   rows, jobs, chunks, picks, lists  sampler-state.wgsl
 //
 // A workgroup of 64 a job and span of 16 chunks, as in bucket-masses.wgsl. A chunk whose best is below the bucket isn't
 // read. A count above LIST says that the list is not whole. Prepend step, sampler-state and logit-words.
@@ -21,7 +21,8 @@ struct Params {
 @group(0) @binding(3) var<storage, read> rows: array<u32>;
 @group(0) @binding(4) var<storage, read> jobs: array<u32>;
 @group(0) @binding(5) var<storage, read> chunks: array<u32>;
-@group(0) @binding(6) var<storage, read_write> lists: array<atomic<u32>>;
+@group(0) @binding(6) var<storage, read> picks: array<u32>;
+@group(0) @binding(7) var<storage, read_write> lists: array<atomic<u32>>;
 
 @compute @workgroup_size(64)
 fn main(
@@ -44,12 +45,21 @@ fn main(
   let floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
   let low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
   let bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
-  let wanted = f32(jobs[jobAt + JOB_BUCKET]);
+  var wanted = f32(jobs[jobAt + JOB_BUCKET]);
   var guess = -1.0;
-  if (params.round == 0u && jobs[jobAt + JOB_GUESS] != NONE) {
-    guess = f32(jobs[jobAt + JOB_GUESS]);
+  var listAt = job * LISTS_OF_JOB;
+  if (params.round == 0u) {
+    if (jobs[jobAt + JOB_GUESS] != NONE) {
+      guess = f32(jobs[jobAt + JOB_GUESS]);
+    }
+  } else {
+    let pending = picks[job * PICK_STATE + PICK_PENDING];
+    if (pending == NONE) {
+      return;
+    }
+    wanted = f32(pending);
+    listAt += 2u * (LIST + 1u);
   }
-  let listAt = job * LISTS_OF_JOB + jobs[jobAt + JOB_LIST] * (LIST + 1u);
   let guessAt = job * LISTS_OF_JOB + LIST + 1u;
   let deepest = max(wanted, guess);
   let end = (params.vocabulary + 3u) / 4u;
@@ -70,7 +80,7 @@ fn main(
       let found = (places == vec4<f32>(wanted)) | (places == vec4<f32>(guess));
       if (any(found)) {
         for (var j = 0u; j < 4u; j++) {
-          if (found[j] && values[j] >= floor) {
+          if (found[j] && values[j] >= floor && (!PADDED || word * 4u + j < params.vocabulary)) {
             let at = select(guessAt, listAt, places[j] == wanted);
             let place = atomicAdd(&lists[at], 1u);
             if (place < LIST) {

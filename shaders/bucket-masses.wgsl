@@ -9,7 +9,8 @@
 //   partials  [jobs, spans, 2, 256] u32: counts and masses
 //
 // A workgroup of 64 a job and span of 16 chunks. Weights count from their bucket's top: sums of integers, which have no
-// order. 8,192 of at most 2^18 fit a word. A chunk whose best is below the floor isn't read.
+// order. 8,192 of at most 2^18 fit a word. A chunk whose best is below the floor isn't read. They are added in storage:
+// SwiftShader compiles a millisecond for each word of workgroup memory, which it zeroes one by one.
 // Prepend step, sampler-state and logit-words.
 struct Params {
   vocabulary: u32,
@@ -24,12 +25,9 @@ struct Params {
 @group(0) @binding(3) var<storage, read> rows: array<u32>;
 @group(0) @binding(4) var<storage, read> jobs: array<u32>;
 @group(0) @binding(5) var<storage, read> chunks: array<u32>;
-@group(0) @binding(6) var<storage, read_write> partials: array<u32>;
+@group(0) @binding(6) var<storage, read_write> partials: array<atomic<u32>>;
 
 const MASS_UNITS = 262144.0;
-
-var<workgroup> counts: array<atomic<u32>, 256>;
-var<workgroup> masses: array<atomic<u32>, 256>;
 
 @compute @workgroup_size(64)
 fn main(
@@ -48,11 +46,11 @@ fn main(
   if (jobs[jobAt + JOB_TASK] == 0u) {
     return;
   }
-  for (var i = lane; i < BUCKETS; i += 64u) {
-    atomicStore(&counts[i], 0u);
-    atomicStore(&masses[i], 0u);
+  let countsAt = index * 2u * BUCKETS;
+  for (var i = lane; i < 2u * BUCKETS; i += 64u) {
+    atomicStore(&partials[countsAt + i], 0u);
   }
-  workgroupBarrier();
+  storageBarrier();
   let high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
   let floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
   let low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
@@ -76,20 +74,24 @@ fn main(
         let buckets = vec4<u32>(placesOf(values, high, low, bucketScale));
         let weights = exp2((clamped - vec4<f32>(high)) * scale + vec4<f32>(buckets) * step2);
         let units = vec4<u32>(min(weights, vec4<f32>(1.0)) * MASS_UNITS + 0.5);
+        // Turned around, since a component by number costs more.
+        var id = word * 4u;
+        var left = vec4<u32>(kept);
+        var bucket4 = buckets;
+        var unit4 = units;
         for (var j = 0u; j < 4u; j++) {
-          if (kept[j]) {
-            atomicAdd(&masses[buckets[j]], units[j]);
+          if (left.x != 0u && (!PADDED || id < params.vocabulary)) {
+            atomicAdd(&partials[countsAt + BUCKETS + bucket4.x], unit4.x);
             if (counted) {
-              atomicAdd(&counts[buckets[j]], 1u);
+              atomicAdd(&partials[countsAt + bucket4.x], 1u);
             }
           }
+          id += 1u;
+          left = left.yzwx;
+          bucket4 = bucket4.yzwx;
+          unit4 = unit4.yzwx;
         }
       }
     }
-  }
-  workgroupBarrier();
-  for (var i = lane; i < BUCKETS; i += 64u) {
-    partials[index * 2u * BUCKETS + i] = atomicLoad(&counts[i]);
-    partials[(index * 2u + 1u) * BUCKETS + i] = atomicLoad(&masses[i]);
   }
 }

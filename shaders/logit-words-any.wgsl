@@ -1,6 +1,8 @@
 // As logit-words.wgsl, for any vocabulary: ids past its end are masked.
 @group(0) @binding(2) var<storage, read> logits: array<u32>;
 
+const PADDED = true;
+
 fn logitWord(row: u32, word: u32, vocabulary: u32) -> vec4<u32> {
   let at = row * vocabulary + word * 4u;
   let left = vocabulary - word * 4u;

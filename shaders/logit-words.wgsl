@@ -3,6 +3,9 @@
 //   logits  [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
 @group(0) @binding(2) var<storage, read> logits: array<vec4<u32>>;
 
+// Whether a word may have ids past the vocabulary.
+const PADDED = false;
+
 // Bits of the logits of ids 4 word … 4 word + 3.
 fn logitWord(row: u32, word: u32, vocabulary: u32) -> vec4<u32> {
   return logits[row * (vocabulary / 4u) + word];

@@ -3,13 +3,12 @@
 //
 //   step     metadata; logits rows = step[2]
 //   logits   [tile rows, vocabulary] f32
-//   chunks, rows, jobs, lists  sampler-state.wgsl
-//   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
-//   lastIds  [maxSequences] the id each slot sampled last
+//   chunks, rows, jobs, picks  sampler-state.wgsl, four words at a time but for rows
+//   results  [logits rows, 4] u32: id, non-finite, 0, 0
 //
-// A workgroup of 64 a row; sums go by thread, then over the threads, in one order. A vocabulary of up to SMALL ids has one
-// bucket. Top k's floor: the k-th best of the chunks' best is no better than the k-th best token.
-// Prepend step, logit-key and sampler-state.
+// A workgroup of 64 a row. A thread adds every 64th chunk in order, thread 0 the threads in order. A vocabulary of up to
+// `small` ids has one bucket. Top k's floor: the k-th best of the threads' best is no better than the k-th best token.
+// Prepend step and sampler-state.
 struct Params {
   vocabulary: u32,
   chunks: u32,
@@ -21,21 +20,19 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> logits: array<f32>;
-@group(0) @binding(3) var<storage, read> chunks: array<u32>;
-@group(0) @binding(4) var<storage, read_write> rows: array<u32>;
-@group(0) @binding(5) var<storage, read_write> jobs: array<u32>;
-@group(0) @binding(6) var<storage, read_write> results: array<u32>;
-@group(0) @binding(7) var<storage, read_write> lastIds: array<u32>;
+@group(0) @binding(3) var<storage, read> chunks: array<vec4<u32>>;
+@group(0) @binding(4) var<storage, read_write> rows: array<vec4<u32>>;
+@group(0) @binding(5) var<storage, read_write> jobs: array<vec4<u32>>;
+@group(0) @binding(6) var<storage, read_write> picks: array<vec4<u32>>;
+@group(0) @binding(7) var<storage, read_write> results: array<vec4<u32>>;
 
 const THREADS = 64u;
 
-var<workgroup> laneHighs: array<f32, 64>;
-var<workgroup> laneChunks: array<u32, 64>;
-var<workgroup> laneLows: array<f32, 64>;
-var<workgroup> laneNonFinite: array<u32, 64>;
-var<workgroup> laneSums: array<f32, 64>;
+// The row's best logit, its chunk, sum of weights, lowest logit.
+var<workgroup> whole: vec4<f32>;
+var<workgroup> nonFinites: atomic<u32>;
 var<workgroup> bestId: atomic<u32>;
-// The k-th best of the chunks' best, for the draw and for the top logprobs.
+// Of the draw and of the top logprobs.
 var<workgroup> bounds: array<f32, 2>;
 
 @compute @workgroup_size(64)
@@ -46,162 +43,114 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let at = step[STEP_LOGITS_AT] + record * 16u;
-  let flags = step[at + 2u];
-  let sampled = (flags & LOGITS_SAMPLED) != 0u;
+  let sampled = (step[at + 2u] & LOGITS_SAMPLED) != 0u;
   let temperature = select(1.0, bitcast<f32>(step[at + 4u]), sampled);
   let scale = log2ScaleOf(temperature);
   let topK = select(params.vocabulary, min(step[at + 5u], params.vocabulary), step[at + 5u] > 0u);
-  let topP = bitcast<f32>(step[at + 6u]);
-  let minP = bitcast<f32>(step[at + 7u]);
   let top = min(step[at + 11u], params.vocabulary);
-  let first = row * params.chunks;
 
-  var high = -FLOAT_MAX;
-  var low = FLOAT_MAX;
+  var mine = vec4<f32>(-FLOAT_MAX, f32(lane), 0.0, FLOAT_MAX);
   var nonFinite = 0u;
-  var chunk = lane;
   for (var i = lane; i < params.chunks; i += THREADS) {
-    let chunkAt = (first + i) * 4u;
-    let chunkHigh = bitcast<f32>(chunks[chunkAt]);
-    if (chunkHigh > high) {
-      high = chunkHigh;
-      chunk = i;
-    }
-    nonFinite |= chunks[chunkAt + 1u];
-    low = min(low, bitcast<f32>(chunks[chunkAt + 3u]));
+    let chunk = chunks[row * params.chunks + i];
+    mine = merged(mine, vec4<f32>(bitcast<f32>(chunk.x), f32(i), bitcast<f32>(chunk.z), bitcast<f32>(chunk.w)), scale);
+    nonFinite |= chunk.y;
   }
-  laneHighs[lane] = high;
-  laneChunks[lane] = chunk;
-  laneLows[lane] = low;
-  laneNonFinite[lane] = nonFinite;
+  let lanesAt = (row * ROW_STATE + ROW_LANES) / 4u;
+  rows[lanesAt + lane] = bitcast<vec4<u32>>(mine);
   if (lane == 0u) {
+    atomicStore(&nonFinites, 0u);
+  }
+  storageBarrier();
+  workgroupBarrier();
+  atomicOr(&nonFinites, nonFinite);
+  if (lane == 0u) {
+    var sum = mine;
+    for (var i = 1u; i < THREADS; i++) {
+      sum = merged(sum, bitcast<vec4<f32>>(rows[lanesAt + i]), scale);
+    }
+    whole = sum;
     atomicStore(&bestId, NONE);
     bounds = array<f32, 2>(-FLOAT_MAX, -FLOAT_MAX);
   }
-  workgroupBarrier();
-  // Every thread the same.
-  high = -FLOAT_MAX;
-  chunk = 0u;
-  for (var i = 0u; i < THREADS; i++) {
-    if (laneHighs[i] > high || (laneHighs[i] == high && laneChunks[i] < chunk)) {
-      high = laneHighs[i];
-      chunk = laneChunks[i];
-    }
-    low = min(low, laneLows[i]);
-    nonFinite |= laneNonFinite[i];
-  }
-  low = min(low, high);
-
-  var sum = 0.0;
-  let least = lowestLogit(high, scale, 200.0);
-  for (var i = lane; i < params.chunks; i += THREADS) {
-    let chunkAt = (first + i) * 4u;
-    sum += bitcast<f32>(chunks[chunkAt + 2u]) * exp2((max(bitcast<f32>(chunks[chunkAt]), least) - high) * scale);
-  }
-  laneSums[lane] = sum;
-  let end = min((chunk + 1u) * CHUNK_IDS, params.vocabulary);
-  for (var id = chunk * CHUNK_IDS + lane; id < end; id += THREADS) {
-    if (logits[row * params.vocabulary + id] == high) {
+  let all = workgroupUniformLoad(&whole);
+  let begin = u32(all.y) * CHUNK_IDS + lane;
+  let end = min((u32(all.y) + 1u) * CHUNK_IDS, params.vocabulary);
+  for (var id = begin; id < end; id += THREADS) {
+    if (logits[row * params.vocabulary + id] == all.x) {
       atomicMin(&bestId, id);
       break;
     }
   }
-  for (var kind = 0u; kind < 2u; kind++) {
-    let wanted = select(select(0u, topK, sampled), top, kind == 1u);
-    if (wanted > 0u && wanted <= params.chunks && params.vocabulary > params.small) {
-      for (var i = lane; i < params.chunks; i += THREADS) {
-        let mine = bitcast<f32>(chunks[(first + i) * 4u]);
-        var rank = 0u;
-        for (var other = 0u; other < params.chunks; other++) {
-          let theirs = bitcast<f32>(chunks[(first + other) * 4u]);
-          rank += u32(theirs > mine || (theirs == mine && other < i));
-        }
-        if (rank == wanted - 1u) {
-          bounds[kind] = mine;
-        }
-      }
+  let wanted = vec2<u32>(select(0u, topK, sampled), top);
+  if (any(wanted > vec2<u32>(0u)) && any(wanted <= vec2<u32>(THREADS))) {
+    var rank = 0u;
+    for (var i = 0u; i < THREADS; i++) {
+      let other = bitcast<f32>(rows[lanesAt + i].x);
+      rank += u32(other > mine.x || (other == mine.x && i < lane));
+    }
+    if (rank + 1u == wanted.x) {
+      bounds[0] = mine.x;
+    }
+    if (rank + 1u == wanted.y) {
+      bounds[1] = mine.x;
     }
   }
   workgroupBarrier();
   if (lane != 0u) {
     return;
   }
-  var total = 0.0;
-  for (var i = 0u; i < THREADS; i++) {
-    total += laneSums[i];
-  }
+  let high = all.x;
   // All masked: there is nothing to draw, and the id means as little as that of a NaN.
-  if (high == -FLOAT_MAX) {
-    nonFinite = 1u;
-  }
+  nonFinite = atomicLoad(&nonFinites) | u32(high == -FLOAT_MAX);
   let found = atomicLoad(&bestId);
   let id = select(found, 0u, found == NONE);
-  let lnTotal = log(max(total, 1.0));
-  let rowAt = row * ROW_STATE;
-  rows[rowAt + ROW_ID] = id;
-  rows[rowAt + ROW_NON_FINITE] = nonFinite;
-  rows[rowAt + ROW_HIGH] = bitcast<u32>(high);
-  rows[rowAt + ROW_LN_TOTAL] = bitcast<u32>(lnTotal);
-  rows[rowAt + ROW_TEMPERATURE] = bitcast<u32>(temperature);
+  rows[row * ROW_STATE / 4u] = vec4<u32>(
+    nonFinite,
+    bitcast<u32>(high),
+    bitcast<u32>(log(max(all.z, 1.0))),
+    bitcast<u32>(temperature),
+  );
+  let scored = (step[at + 2u] & LOGITS_SCORED) != 0u;
+  results[record] = vec4<u32>(select(id, min(step[at + 13u], params.vocabulary - 1u), scored), nonFinite, 0u, 0u);
 
-  var told = id;
-  if ((flags & LOGITS_SCORED) != 0u) {
-    told = min(step[at + 13u], params.vocabulary - 1u);
+  let topP = bitcast<f32>(step[at + 6u]);
+  let minP = bitcast<f32>(step[at + 7u]);
+  let low = min(all.w, high);
+  var floor = max(max(lowestLogit(high, scale, 44.0), low), bounds[0]);
+  if (minP > 0.0) {
+    floor = max(floor, max(high + log(minP) * temperature, lowestLogit(high, scale, 200.0)));
   }
-  var logprob = 0.0;
-  if ((flags & LOGITS_LOGPROB) != 0u) {
-    logprob = logprobOf(bitcast<u32>(logits[row * params.vocabulary + told]), high, temperature, lnTotal);
-  }
-  results[record * 4u] = id;
-  results[record * 4u + 1u] = nonFinite;
-  results[record * 4u + 2u] = bitcast<u32>(logprob);
-  results[record * 4u + 3u] = 0u;
-  if ((flags & (LOGITS_WRITES_SLOT | LOGITS_SCORED)) == LOGITS_WRITES_SLOT) {
-    lastIds[step[at + 1u]] = id;
-  }
-
-  let drawAt = row * JOB_STATE;
-  jobs[drawAt + JOB_TASK] = 0u;
-  if (sampled && nonFinite == 0u) {
-    var floor = max(max(lowestLogit(high, scale, 44.0), low), bounds[0]);
-    if (minP > 0.0) {
-      floor = max(floor, max(high + log(minP) * temperature, lowestLogit(high, scale, 200.0)));
-    }
-    let filtered = topK < params.vocabulary || topP < 1.0 || minP > 0.0;
-    jobs[drawAt + JOB_TASK] = select(TASK_DRAW, TASK_CUT, filtered);
-    jobs[drawAt + JOB_LIMIT] = topK;
-    jobs[drawAt + JOB_MASS_LIMIT] = bitcast<u32>(select(3.0e38, topP * total, topP < 1.0));
-    jobs[drawAt + JOB_KEPT_MASS] = bitcast<u32>(total);
-    setRange(drawAt, high, floor, floor, scale);
-  }
-  let topAt = (params.tileRows + row) * JOB_STATE;
-  jobs[topAt + JOB_TASK] = 0u;
-  if (top > 0u) {
-    jobs[topAt + JOB_TASK] = select(0u, TASK_CUT, top < params.vocabulary && nonFinite == 0u);
-    jobs[topAt + JOB_LIMIT] = top;
-    jobs[topAt + JOB_MASS_LIMIT] = bitcast<u32>(3.0e38);
-    setRange(topAt, high, bounds[1], max(bounds[1], low), scale);
+  var task = select(TASK_DRAW, TASK_CUT, topK < params.vocabulary || topP < 1.0 || minP > 0.0);
+  task = select(0u, task, sampled && nonFinite == 0u);
+  var limit = topK;
+  var massLimit = select(3.0e38, topP * all.z, topP < 1.0);
+  var rangeLow = floor;
+  for (var kind = 0u; kind < 2u; kind++) {
+    // A range so small that its inverse overflows is one bucket; half of it can't overflow.
+    let half = high * 0.5 - rangeLow * 0.5;
+    let bucketed = params.vocabulary > params.small && half > 1e-30;
+    let bucketScale = select(0.0, f32(BUCKETS) * 0.5 / half, bucketed);
+    let job = kind * params.tileRows + row;
+    jobs[job * JOB_STATE / 4u] = vec4<u32>(task, 0u, NONE, NONE);
+    jobs[job * JOB_STATE / 4u + 1u] = vec4<u32>(limit, bitcast<u32>(massLimit), 0u, bitcast<u32>(all.z));
+    jobs[job * JOB_STATE / 4u + 2u] = bitcast<vec4<u32>>(vec4<f32>(floor, rangeLow, bucketScale, scale));
+    jobs[(job * JOB_STATE + JOB_ABOVE) / 4u] = vec4<u32>(0u);
+    picks[job * PICK_STATE / 4u] = vec4<u32>(0u, NONE, 0u, bitcast<u32>(all.z));
+    picks[job * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, 0u, 0u, 0u);
+    task = select(0u, TASK_CUT, top > 0u && top < params.vocabulary && nonFinite == 0u);
+    limit = top;
+    massLimit = 3.0e38;
+    floor = bounds[1];
+    rangeLow = max(floor, low);
   }
 }
 
-fn setRange(jobAt: u32, high: f32, floor: f32, rangeLow: f32, scale: f32) {
-  // A range so small that its inverse overflows is one bucket; half of it can't overflow.
-  let half = high * 0.5 - rangeLow * 0.5;
-  var bucketScale = 0.0;
-  if (params.vocabulary > params.small && half > 1e-30) {
-    bucketScale = f32(BUCKETS) * 0.5 / half;
-  }
-  jobs[jobAt + JOB_FLOOR] = bitcast<u32>(floor);
-  jobs[jobAt + JOB_RANGE_LOW] = bitcast<u32>(rangeLow);
-  jobs[jobAt + JOB_BUCKET_SCALE] = bitcast<u32>(bucketScale);
-  jobs[jobAt + JOB_LOG2_SCALE] = bitcast<u32>(scale);
-  jobs[jobAt + JOB_BUCKET] = 0u;
-  jobs[jobAt + JOB_LIST] = NONE;
-  jobs[jobAt + JOB_GUESS] = NONE;
-  jobs[jobAt + JOB_CUT_KEY] = 0u;
-  jobs[jobAt + JOB_CUT_ID] = NONE;
-  jobs[jobAt + JOB_CUT_BUCKET] = BUCKETS - 1u;
-  jobs[jobAt + JOB_KEPT_COUNT] = 0u;
-  jobs[jobAt + JOB_COUNT_ABOVE] = 0u;
-  jobs[jobAt + JOB_ABOVE] = 0u;
+// Two parts of a row: best, its chunk (ties: the first), sum of weights against the best, lowest.
+fn merged(a: vec4<f32>, b: vec4<f32>, scale: f32) -> vec4<f32> {
+  let first = a.x > b.x || (a.x == b.x && a.y <= b.y);
+  let best = select(b, a, first);
+  let other = select(a, b, first);
+  let weight = exp2((max(other.x, lowestLogit(best.x, scale, 200.0)) - best.x) * scale);
+  return vec4<f32>(best.x, best.y, best.z + other.z * weight, min(a.w, b.w));
 }

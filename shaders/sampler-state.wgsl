@@ -3,8 +3,9 @@
 //
 //   chunks  [tile rows, chunks, 4]  of 512 ids each: best logit, 1 if a NaN or an infinity was seen, sum of
 //                                   exp((logit - best) / T), lowest logit that isn't masked
-//   rows    [tile rows, 16]         ROW_* words
-//   jobs    [2 * tile rows, 320]    JOB_* words: a row's draw; after those of all rows, its top logprobs
+//   rows    [tile rows, 272]        ROW_* words, then what 64 threads found
+//   jobs    [2 * tile rows, 544]    JOB_* words: a row's draw; after those of all rows, its top logprobs
+//   picks   [2 * tile rows, 8]      PICK_* words: what was found of a job
 //   lists   [2 * tile rows, 3, 1 + LIST]  count and ids, in no order: of the bucket of the cut, of the one guessed for
 //                                   the draw, of the draw's where the guess was wrong
 const CHUNK_IDS = 512u;
@@ -14,38 +15,45 @@ const LIST = 4096u;
 const LISTS_OF_JOB = 3u * (LIST + 1u);
 const BUCKETS = 256u;
 
-const ROW_ID = 0u;
-const ROW_NON_FINITE = 1u;
-const ROW_HIGH = 2u;
-const ROW_LN_TOTAL = 3u;
-const ROW_TEMPERATURE = 4u;
-const ROW_STATE = 16u;
+const ROW_NON_FINITE = 0u;
+const ROW_HIGH = 1u;
+const ROW_LN_TOTAL = 2u;
+const ROW_TEMPERATURE = 3u;
+const ROW_LANES = 16u;
+const ROW_STATE = 272u;
 
-// 0: nothing (left) to do; else what the bucket is searched for.
+// 0: nothing to do; else what the bucket is searched for.
 const JOB_TASK = 0u;
 const JOB_BUCKET = 1u;
-// Which list has the bucket.
+// Which list has the bucket; NONE: the row itself.
 const JOB_LIST = 2u;
+const JOB_GUESS = 3u;
 // The cut: at most `limit` tokens, none once the weight before it is over `mass limit`, none below `floor`.
-const JOB_LIMIT = 3u;
-const JOB_MASS_LIMIT = 4u;
-const JOB_FLOOR = 5u;
+const JOB_LIMIT = 4u;
+const JOB_MASS_LIMIT = 5u;
+// Tokens above the bucket.
+const JOB_COUNT_ABOVE = 6u;
+// Weight of what stays, where that is known without a cut.
+const JOB_KEPT_MASS = 7u;
+const JOB_FLOOR = 8u;
 // Bucket of a logit: (high - max(logit, range low)) * bucket scale.
-const JOB_RANGE_LOW = 6u;
-const JOB_BUCKET_SCALE = 7u;
+const JOB_RANGE_LOW = 9u;
+const JOB_BUCKET_SCALE = 10u;
 // log2 of a weight, a unit of logit.
-const JOB_LOG2_SCALE = 8u;
-const JOB_GUESS = 9u;
+const JOB_LOG2_SCALE = 11u;
+// [257] weight above each bucket; [256] tokens above and in each.
+const JOB_ABOVE = 16u;
+const JOB_COUNTS = 288u;
+const JOB_STATE = 544u;
+
 // Kept are keys above the cut key, and of those equal to it ids up to the cut id.
-const JOB_CUT_KEY = 10u;
-const JOB_CUT_ID = 11u;
-const JOB_CUT_BUCKET = 12u;
-const JOB_KEPT_COUNT = 13u;
-const JOB_KEPT_MASS = 14u;
-const JOB_COUNT_ABOVE = 15u;
-// [257] weight above each bucket.
-const JOB_ABOVE = 32u;
-const JOB_STATE = 320u;
+const PICK_CUT_KEY = 0u;
+const PICK_CUT_ID = 1u;
+const PICK_KEPT_COUNT = 2u;
+const PICK_KEPT_MASS = 3u;
+// The draw's bucket where it has still to be collected, else NONE.
+const PICK_PENDING = 4u;
+const PICK_STATE = 8u;
 
 const TASK_CUT = 1u;
 const TASK_DRAW = 2u;
@@ -56,7 +64,8 @@ const LOG2_E = 1.4426950408889634;
 // Bits of the logit of an id that can't be drawn: -FLOAT_MAX. Its weight is 0.
 const MASKED = 0xff7fffffu;
 
-// The least logit that a weight is computed of: 2^-log2Weight of the best's, or as far down as a float goes.
+// The least logit that a weight is computed of: 2^-log2Weight of the best's, or as far down as a float goes; but below
+// the best, where its own float's step is larger than that.
 fn lowestLogit(high: f32, log2Scale: f32, log2Weight: f32) -> f32 {
   // By 1024, so that nothing overflows.
   let most = FLOAT_MAX + min(high, 0.0);
@@ -64,12 +73,14 @@ fn lowestLogit(high: f32, log2Scale: f32, log2Weight: f32) -> f32 {
   if (most * 0.0009765625 <= spread) {
     return high - most;
   }
-  return high - spread * 1024.0;
+  let low = high - spread * 1024.0;
+  let bits = bitcast<u32>(high);
+  return select(low, bitcast<f32>(select(bits - 1u, bits + 1u, high < 0.0)), low >= high);
 }
 
-// log2 of a weight, a unit of logit, at a temperature taken as in [1e-30, 1.2e38].
+// log2 of a weight, a unit of logit, at a temperature taken as in [1e-6, 1.2e38]: below, rows are greedy.
 fn log2ScaleOf(temperature: f32) -> f32 {
-  return LOG2_E / clamp(temperature, 1e-30, 1.2e38);
+  return LOG2_E / clamp(temperature, 1e-6, 1.2e38);
 }
 
 // ln of a token's probability, never below the smallest float.

@@ -2,7 +2,7 @@
 //
 //   step    metadata; logits rows = step[2]
 //   logits  [tile rows, vocabulary] f32
-//   rows, jobs, chunks  sampler-state.wgsl; the row's second job has the cut
+//   rows, picks, chunks  sampler-state.wgsl; the row's second job has the cut
 //   top     [sum of the rows' N, 2] u32: id, bits of the logprob; row r's begin where its record says
 //
 // A workgroup of 64 a row; a chunk whose best is below the cut isn't read. Prepend step, logit-key and sampler-state.
@@ -17,7 +17,7 @@ struct Params {
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> logits: array<f32>;
 @group(0) @binding(3) var<storage, read> rows: array<u32>;
-@group(0) @binding(4) var<storage, read> jobs: array<u32>;
+@group(0) @binding(4) var<storage, read> picks: array<u32>;
 @group(0) @binding(5) var<storage, read> chunks: array<u32>;
 @group(0) @binding(6) var<storage, read_write> top: array<u32>;
 
@@ -41,9 +41,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     atomicStore(&told, 0u);
   }
   workgroupBarrier();
-  let jobAt = (params.tileRows + row) * JOB_STATE;
-  let cutKey = jobs[jobAt + JOB_CUT_KEY];
-  let cutId = jobs[jobAt + JOB_CUT_ID];
+  let pickAt = (params.tileRows + row) * PICK_STATE;
+  let cutKey = picks[pickAt + PICK_CUT_KEY];
+  let cutId = picks[pickAt + PICK_CUT_ID];
   let high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
   let temperature = bitcast<f32>(rows[row * ROW_STATE + ROW_TEMPERATURE]);
   let lnTotal = bitcast<f32>(rows[row * ROW_STATE + ROW_LN_TOTAL]);

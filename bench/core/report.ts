@@ -33,7 +33,16 @@ export interface BenchRow {
   readonly data: Readonly<Record<string, number | undefined>>;
 }
 
-export const TABLE_NAMES = ['decode', 'prefix', 'context', 'attention', 'host', 'prefill', 'trace'] as const;
+export const TABLE_NAMES = [
+  'decode',
+  'prefix',
+  'context',
+  'attention',
+  'host',
+  'prefill',
+  'sampling',
+  'trace',
+] as const;
 export type TableName = (typeof TABLE_NAMES)[number];
 
 /** The table as text, its columns aligned, the bar's verdict at the end of each line. */

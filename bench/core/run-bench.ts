@@ -12,6 +12,7 @@ import { prefillTable } from './prefill-table.ts';
 import { prefixTable } from './prefix-table.ts';
 import { type BenchReport, type BenchTable, fixed, printTable, type TableName } from './report.ts';
 import { measureRoofline } from './roofline.ts';
+import { samplingTable } from './sampling-table.ts';
 import type { BenchRequest, Setting } from './setting.ts';
 import { traceTable } from './trace-table.ts';
 import { Work } from './work.ts';
@@ -30,6 +31,7 @@ const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTabl
   attention: attentionTable,
   host: hostTable,
   prefill: prefillTable,
+  sampling: samplingTable,
   trace: traceTable,
 };
 

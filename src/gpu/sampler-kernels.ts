@@ -3,7 +3,6 @@ import massesCode from '../../shaders/bucket-masses.wgsl?raw';
 import scanCode from '../../shaders/bucket-scan.wgsl?raw';
 import chunksCode from '../../shaders/chunk-stats.wgsl?raw';
 import drawCode from '../../shaders/draw.wgsl?raw';
-import idsCode from '../../shaders/id-logprobs.wgsl?raw';
 import keyCode from '../../shaders/logit-key.wgsl?raw';
 import wordsCode from '../../shaders/logit-words.wgsl?raw';
 import anyWordsCode from '../../shaders/logit-words-any.wgsl?raw';
@@ -11,6 +10,7 @@ import rowsCode from '../../shaders/row-stats.wgsl?raw';
 import stateCode from '../../shaders/sampler-state.wgsl?raw';
 import selectCode from '../../shaders/select-token.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
+import tellCode from '../../shaders/tell-logprobs.wgsl?raw';
 import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import type { Gpu } from './gpu.ts';
@@ -24,13 +24,13 @@ export interface SamplerKernels {
   readonly collect: Kernel;
   readonly select: Kernel;
   readonly top: Kernel;
-  readonly ids: Kernel;
+  readonly tell: Kernel;
 }
 
 /** Compiles the sampler's kernels for a vocabulary: a multiple of four is read four logits at a time. */
 export async function compileSampler(gpu: Gpu, vocabulary: number): Promise<SamplerKernels> {
   const words = vocabulary % 4 === 0 ? wordsCode : anyWordsCode;
-  const [chunks, rows, masses, scan, collect, select, top, ids] = await Promise.all([
+  const [chunks, rows, masses, scan, collect, select, top, tell] = await Promise.all([
     Kernel.compile(gpu, {
       name: 'chunk-stats',
       code: [stepCode, stateCode, words, chunksCode],
@@ -38,7 +38,7 @@ export async function compileSampler(gpu: Gpu, vocabulary: number): Promise<Samp
     }),
     Kernel.compile(gpu, {
       name: 'row-stats',
-      code: [stepCode, keyCode, stateCode, rowsCode],
+      code: [stepCode, stateCode, rowsCode],
       bindings: ['uniform', 'read', 'read', 'read', 'write', 'write', 'write', 'write'],
     }),
     Kernel.compile(gpu, {
@@ -49,17 +49,17 @@ export async function compileSampler(gpu: Gpu, vocabulary: number): Promise<Samp
     Kernel.compile(gpu, {
       name: 'bucket-scan',
       code: [stepCode, stateCode, threefryCode, drawCode, scanCode],
-      bindings: ['uniform', 'read', 'read', 'write', 'write'],
+      bindings: ['uniform', 'read', 'read', 'write', 'write', 'write'],
     }),
     Kernel.compile(gpu, {
       name: 'bucket-collect',
       code: [stepCode, stateCode, words, collectCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
+      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'read', 'write'],
     }),
     Kernel.compile(gpu, {
       name: 'select-token',
       code: [stepCode, keyCode, stateCode, threefryCode, drawCode, selectCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'write', 'read', 'write', 'write'],
+      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write', 'write', 'write'],
     }),
     Kernel.compile(gpu, {
       name: 'top-logprobs',
@@ -67,10 +67,10 @@ export async function compileSampler(gpu: Gpu, vocabulary: number): Promise<Samp
       bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
     }),
     Kernel.compile(gpu, {
-      name: 'id-logprobs',
-      code: [stepCode, stateCode, idsCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'write'],
+      name: 'tell-logprobs',
+      code: [stepCode, stateCode, tellCode],
+      bindings: ['uniform', 'read', 'read', 'read', 'read', 'write', 'write', 'write'],
     }),
   ]);
-  return { chunks, rows, masses, scan, collect, select, top, ids };
+  return { chunks, rows, masses, scan, collect, select, top, tell };
 }

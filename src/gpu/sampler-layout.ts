@@ -7,11 +7,16 @@ export const SPAN_IDS = 16 * CHUNK_IDS;
 export const LIST = 4096;
 export const LISTS = 3;
 export const BUCKETS = 256;
-export const ROW_STATE = 16;
-export const JOB_STATE = 320;
+export const ROW_STATE = 272;
+export const JOB_STATE = 544;
 
-/** Words of a job that tell what a row kept. */
-export const JOB = { cutKey: 10, cutId: 11, keptCount: 13, keptMass: 14 } as const;
+export const PICK_STATE = 8;
+/** Scratch of one search: counts and weights of digits. */
+export const DIGITS_STATE = 3 * 256;
+
+/** Words of a job and of its pick that tell what a row kept. */
+export const JOB_FLOOR = 8;
+export const PICK = { cutKey: 0, cutId: 1, keptCount: 2, keptMass: 3 } as const;
 
 /** A vocabulary up to here is searched as a whole; a larger one has buckets first. */
 export const SMALL_VOCABULARY = 4096;

@@ -14,9 +14,9 @@ export interface DrawParams {
   readonly sampleIndex: number;
 }
 
-/** True where a logit is a NaN or an infinity. */
+/** True where a logit is a NaN or an infinity, or every id is masked: there is nothing to draw then. */
 export function hasNonFinite(logits: Float32Array): boolean {
-  return logits.some((logit) => !Number.isFinite(logit));
+  return logits.some((logit) => !Number.isFinite(logit)) || logits.every((logit) => logit === -FLOAT_MAX);
 }
 
 /** The lowest id of the highest logit. */

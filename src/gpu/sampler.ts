@@ -4,9 +4,11 @@ import {
   BUCKETS,
   CHUNK_IDS,
   CHUNK_STATE,
+  DIGITS_STATE,
   JOB_STATE,
   LIST,
   LISTS,
+  PICK_STATE,
   ROW_STATE,
   SMALL_VOCABULARY,
   SPAN_IDS,
@@ -48,7 +50,6 @@ export interface TileRow {
   readonly topP: number;
   readonly minP: number;
   readonly top: number;
-  readonly idLogprobs?: boolean;
 }
 
 interface TileGroups {
@@ -60,7 +61,7 @@ interface TileGroups {
   readonly collect: readonly [GPUBindGroup, GPUBindGroup];
   readonly select: readonly [GPUBindGroup, GPUBindGroup];
   readonly top: GPUBindGroup;
-  readonly ids: GPUBindGroup;
+  readonly tell: GPUBindGroup;
 }
 
 interface SamplerState {
@@ -72,6 +73,8 @@ interface SamplerState {
   readonly idLogprobs: GPUBuffer;
   /** [2 × tileRows, JOB_STATE] u32: what each row of the tile sampled last kept, for tests; see sampler-layout.ts. */
   readonly jobs: GPUBuffer;
+  /** [2 × tileRows, PICK_STATE] u32; likewise. */
+  readonly picks: GPUBuffer;
 }
 
 /**
@@ -85,6 +88,7 @@ export class Sampler {
   readonly top: GPUBuffer;
   readonly idLogprobs: GPUBuffer;
   readonly jobs: GPUBuffer;
+  readonly picks: GPUBuffer;
   readonly #kernels: SamplerKernels;
   readonly #tiles: readonly TileGroups[];
   readonly #shape: SamplerShape;
@@ -94,6 +98,7 @@ export class Sampler {
     this.top = state.top;
     this.idLogprobs = state.idLogprobs;
     this.jobs = state.jobs;
+    this.picks = state.picks;
     this.#kernels = kernels;
     this.#tiles = tiles;
     this.#shape = shape;
@@ -105,10 +110,12 @@ export class Sampler {
     const chunks = Math.ceil(vocabulary / CHUNK_IDS);
     const spans = Math.ceil(vocabulary / SPAN_IDS);
     const jobCount = 2 * tileRows;
-    const [chunkStats, rowStats, jobs, lists, partials, results, top, idLogprobs] = await Promise.all([
+    const [chunkStats, rowStats, jobs, picks, digits, lists, partials, results, top, idLogprobs] = await Promise.all([
       gpu.storage('chunk stats', tileRows * chunks * CHUNK_STATE * 4),
       gpu.storage('row stats', tileRows * ROW_STATE * 4),
       gpu.storage('sampler jobs', jobCount * JOB_STATE * 4),
+      gpu.storage('sampler picks', jobCount * PICK_STATE * 4),
+      gpu.storage('sampler digits', jobCount * DIGITS_STATE * 4),
       gpu.storage('candidates', jobCount * LISTS * (1 + LIST) * 4),
       gpu.storage('bucket masses', jobCount * spans * 2 * BUCKETS * 4),
       gpu.storage('results', shape.maxLogitsRows * RESULT_WORDS * 4),
@@ -123,36 +130,35 @@ export class Sampler {
         const collectOf = (round: number) =>
           kernels.collect.bind(
             [vocabulary, chunks, spans, first, tileRows, round],
-            [step, logits, rowStats, jobs, chunkStats, lists],
+            [step, logits, rowStats, jobs, chunkStats, picks, lists],
           );
         const selectOf = (round: number) =>
           kernels.select.bind(
             [vocabulary, first, tileRows, round],
-            [step, logits, rowStats, jobs, lists, results, lastIds],
+            [step, logits, rowStats, jobs, lists, picks, results, digits],
           );
-        const [chunkGroup, rows, masses, scan, collect0, collect1, select0, select1, topGroup, ids] = await Promise.all(
-          [
+        const [chunkGroup, rows, masses, scan, collect0, collect1, select0, select1, topGroup, tell] =
+          await Promise.all([
             kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, chunkStats]),
             kernels.rows.bind(
               [vocabulary, chunks, first, tileRows, small],
-              [step, logits, chunkStats, rowStats, jobs, results, lastIds],
+              [step, logits, chunkStats, rowStats, jobs, picks, results],
             ),
             kernels.masses.bind(
               [vocabulary, chunks, spans, first, tileRows],
               [step, logits, rowStats, jobs, chunkStats, partials],
             ),
-            kernels.scan.bind([vocabulary, spans, first, tileRows], [step, partials, jobs, lists]),
+            kernels.scan.bind([vocabulary, spans, first, tileRows], [step, partials, jobs, picks, lists]),
             collectOf(0),
             collectOf(1),
             selectOf(0),
             selectOf(1),
-            kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, rowStats, jobs, chunkStats, top]),
-            kernels.ids.bind(
+            kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, rowStats, picks, chunkStats, top]),
+            kernels.tell.bind(
               [vocabulary, first, tileRows, shape.maxLogprobIds],
-              [step, logits, rowStats, slotIds, idLogprobs],
+              [step, logits, rowStats, slotIds, results, lastIds, idLogprobs],
             ),
-          ],
-        );
+          ]);
         return {
           chunks: chunkGroup,
           rows,
@@ -161,11 +167,11 @@ export class Sampler {
           collect: [collect0, collect1],
           select: [select0, select1],
           top: topGroup,
-          ids,
+          tell,
         };
       }),
     );
-    return new Sampler({ results, top, idLogprobs, jobs }, kernels, tiles, shape);
+    return new Sampler({ results, top, idLogprobs, jobs, picks }, kernels, tiles, shape);
   }
 
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
@@ -195,7 +201,7 @@ export class Sampler {
       }
     }
     if (top) kernels.top.dispatch(pass, groups.top, rows.length);
-    if (rows.some((row) => row.idLogprobs)) kernels.ids.dispatch(pass, groups.ids, rows.length);
+    kernels.tell.dispatch(pass, groups.tell, rows.length);
   }
 }
 
