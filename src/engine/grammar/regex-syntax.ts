@@ -61,6 +61,7 @@ const UNSERVED: Readonly<Record<string, string>> = {
   G: 'the anchor \\G',
 };
 const MOST_DEEP = 100;
+const MOST_REPEATS = 999_999;
 
 /**
  * Reads a regular expression as JavaScript and Python mean it, where they agree. Throws ConstraintError naming what is
@@ -161,11 +162,17 @@ class RegexParser {
     if (this.#take('+')) return { min: 1, max: undefined };
     if (this.#take('?')) return { min: 0, max: 1 };
     if (this.#chars[this.#at] !== '{') return undefined;
-    const counted = /^\{(\d{1,6})(,(\d{0,6}))?\}/.exec(this.#chars.slice(this.#at, this.#at + 16).join(''));
-    if (!counted) return undefined;
-    this.#at += counted[0].length;
+    // Seen further than a count may be long: one that is longer must not be taken for something else.
+    const text = this.#chars.slice(this.#at, this.#at + 64).join('');
+    if (/^\{,\d+(\}|$)/.test(text)) this.#fail('a count without its least is not served');
+    const counted = /^\{(\d+)(,(\d*))?(\}|$)/.exec(text);
+    const closed = counted?.[4] === '}';
+    if (!counted || (!closed && text.length < 64)) return undefined;
     const min = Number(counted[1]);
-    return { min, max: counted[2] === undefined ? min : counted[3] ? Number(counted[3]) : undefined };
+    const max = counted[2] === undefined ? min : counted[3] ? Number(counted[3]) : undefined;
+    if (!closed || Math.max(min, max ?? 0) > MOST_REPEATS) this.#fail(`a count is over ${MOST_REPEATS}`);
+    this.#at += counted[0].length;
+    return { min, max };
   }
 
   #class(): CharSet {
