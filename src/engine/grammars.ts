@@ -23,7 +23,11 @@ export interface GrammarState {
 /** One sequence's way through its constraint. */
 export interface GrammarMatcher {
   readonly state: GrammarState;
-  /** Takes a drawn id; the state after it. Rejects with GrammarError where it can't come, or the worker is gone. */
+  /**
+   * Takes a drawn id; the state after it, whose mask has at least one bit unless it is finished. Rejects with
+   * GrammarError: 'invalid_argument' where the constraint lets nothing of this vocabulary follow or takes too long,
+   * 'internal' where the id can't come or no worker can be had. The output can't go on then.
+   */
   accept(id: number): Promise<GrammarState>;
   /** Frees what the worker holds for it. */
   close(): void;
@@ -33,7 +37,7 @@ export interface GrammarMatcher {
 export interface Grammars {
   /**
    * A matcher that has taken `outputIds`. Compiled constraints are kept and shared. Rejects with GrammarError, within
-   * a bounded time.
+   * a bounded time; also where no first token is possible.
    */
   open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher>;
   /** Ends its worker. */
