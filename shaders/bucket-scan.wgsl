@@ -96,7 +96,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   for (var i = 0u; i < 3u; i++) {
     lists[lists0 + i * (LIST + 1u)] = 0u;
   }
-  jobs[jobAt + JOB_LIST] = 0u;
   let at = step[STEP_LOGITS_AT] + record * 16u;
   if (cut == NONE) {
     // Everything from the floor on stays.

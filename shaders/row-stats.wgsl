@@ -6,15 +6,14 @@
 //   chunks, rows, jobs, picks  sampler-state.wgsl, four words at a time but for rows
 //   results  [logits rows, 4] u32: id, non-finite, 0, 0
 //
-// A workgroup of 64 a row. A thread adds every 64th chunk in order, thread 0 the threads in order. A vocabulary of up to
-// `small` ids has one bucket. Top k's floor: the k-th best of the threads' best is no better than the k-th best token.
+// A workgroup of 64 a row. A thread adds every 64th chunk in order, thread 0 the threads in order. Top k's
+// floor: the k-th best of the threads' best is no better than the k-th best token.
 // Prepend step and sampler-state.
 struct Params {
   vocabulary: u32,
   chunks: u32,
   firstRow: u32,
   tileRows: u32,
-  small: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -66,7 +65,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   atomicOr(&nonFinites, nonFinite);
   if (lane == 0u) {
     var sum = mine;
-    for (var i = 1u; i < THREADS; i++) {
+    for (var i = 1u; i < min(params.chunks, THREADS); i++) {
       sum = merged(sum, bitcast<vec4<f32>>(rows[lanesAt + i]), scale);
     }
     whole = sum;
@@ -83,7 +82,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
   }
   let wanted = vec2<u32>(select(0u, topK, sampled), top);
-  if (any(wanted > vec2<u32>(0u)) && any(wanted <= vec2<u32>(THREADS))) {
+  if (any(wanted > vec2<u32>(0u)) && any(wanted <= vec2<u32>(min(params.chunks, THREADS)))) {
     var rank = 0u;
     for (var i = 0u; i < THREADS; i++) {
       let other = bitcast<f32>(rows[lanesAt + i].x);
@@ -129,10 +128,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   for (var kind = 0u; kind < 2u; kind++) {
     // A range so small that its inverse overflows is one bucket; half of it can't overflow.
     let half = high * 0.5 - rangeLow * 0.5;
-    let bucketed = params.vocabulary > params.small && half > 1e-30;
-    let bucketScale = select(0.0, f32(BUCKETS) * 0.5 / half, bucketed);
+    let bucketScale = select(0.0, f32(BUCKETS) * 0.5 / half, half > 1e-30);
     let job = kind * params.tileRows + row;
-    jobs[job * JOB_STATE / 4u] = vec4<u32>(task, 0u, NONE, NONE);
+    jobs[job * JOB_STATE / 4u] = vec4<u32>(task, 0u, 0u, NONE);
     jobs[job * JOB_STATE / 4u + 1u] = vec4<u32>(limit, bitcast<u32>(massLimit), 0u, bitcast<u32>(all.z));
     jobs[job * JOB_STATE / 4u + 2u] = bitcast<vec4<u32>>(vec4<f32>(floor, rangeLow, bucketScale, scale));
     jobs[(job * JOB_STATE + JOB_ABOVE) / 4u] = vec4<u32>(0u);

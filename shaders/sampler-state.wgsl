@@ -25,8 +25,6 @@ const ROW_STATE = 272u;
 // 0: nothing to do; else what the bucket is searched for.
 const JOB_TASK = 0u;
 const JOB_BUCKET = 1u;
-// Which list has the bucket; NONE: the row itself.
-const JOB_LIST = 2u;
 const JOB_GUESS = 3u;
 // The cut: at most `limit` tokens, none once the weight before it is over `mass limit`, none below `floor`.
 const JOB_LIMIT = 4u;
@@ -54,6 +52,8 @@ const PICK_KEPT_MASS = 3u;
 // The draw's bucket where it has still to be collected, else NONE.
 const PICK_PENDING = 4u;
 const PICK_STATE = 8u;
+
+const DIGITS_STATE = 1280u;
 
 const TASK_CUT = 1u;
 const TASK_DRAW = 2u;

@@ -8,69 +8,58 @@ import wordsCode from '../../shaders/logit-words.wgsl?raw';
 import anyWordsCode from '../../shaders/logit-words-any.wgsl?raw';
 import rowsCode from '../../shaders/row-stats.wgsl?raw';
 import stateCode from '../../shaders/sampler-state.wgsl?raw';
+import searchCode from '../../shaders/search-tokens.wgsl?raw';
 import selectCode from '../../shaders/select-token.wgsl?raw';
+import wholeCode from '../../shaders/select-whole.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import tellCode from '../../shaders/tell-logprobs.wgsl?raw';
 import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import type { Gpu } from './gpu.ts';
-import { Kernel } from './kernel.ts';
+import { Kernel, type KernelSource } from './kernel.ts';
 
-export interface SamplerKernels {
-  readonly chunks: Kernel;
-  readonly rows: Kernel;
+/** The search of a large vocabulary: by buckets over all its workgroups, then in one bucket. */
+export interface BucketKernels {
   readonly masses: Kernel;
   readonly scan: Kernel;
   readonly collect: Kernel;
   readonly select: Kernel;
+}
+
+export interface SamplerKernels {
+  readonly chunks: Kernel;
+  readonly rows: Kernel;
+  /** A small vocabulary is searched by one kernel. */
+  readonly search: { readonly buckets: BucketKernels } | { readonly whole: Kernel };
   readonly top: Kernel;
   readonly tell: Kernel;
 }
 
+const SEARCH = [keyCode, stateCode, threefryCode, drawCode, searchCode];
+
 /** Compiles the sampler's kernels for a vocabulary: a multiple of four is read four logits at a time. */
-export async function compileSampler(gpu: Gpu, vocabulary: number): Promise<SamplerKernels> {
+export async function compileSampler(gpu: Gpu, vocabulary: number, small: boolean): Promise<SamplerKernels> {
+  const compile = (name: string, code: readonly string[], reads: number, writes: number) => {
+    const bindings = ['uniform', ...Array(reads).fill('read'), ...Array(writes).fill('write')];
+    return Kernel.compile(gpu, { name, code: [stepCode, ...code], bindings: bindings as KernelSource['bindings'] });
+  };
   const words = vocabulary % 4 === 0 ? wordsCode : anyWordsCode;
-  const [chunks, rows, masses, scan, collect, select, top, tell] = await Promise.all([
-    Kernel.compile(gpu, {
-      name: 'chunk-stats',
-      code: [stepCode, stateCode, words, chunksCode],
-      bindings: ['uniform', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'row-stats',
-      code: [stepCode, stateCode, rowsCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'write', 'write', 'write', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'bucket-masses',
-      code: [stepCode, stateCode, words, massesCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'bucket-scan',
-      code: [stepCode, stateCode, threefryCode, drawCode, scanCode],
-      bindings: ['uniform', 'read', 'read', 'write', 'write', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'bucket-collect',
-      code: [stepCode, stateCode, words, collectCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'select-token',
-      code: [stepCode, keyCode, stateCode, threefryCode, drawCode, selectCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write', 'write', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'top-logprobs',
-      code: [stepCode, keyCode, stateCode, topCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'tell-logprobs',
-      code: [stepCode, stateCode, tellCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'write', 'write', 'write'],
-    }),
+  const searched = async () => {
+    if (small) return { whole: await compile('select-whole', [...SEARCH, wholeCode], 4, 4) };
+    const [masses, scan, collect, select] = await Promise.all([
+      compile('bucket-masses', [stateCode, words, massesCode], 5, 1),
+      compile('bucket-scan', [stateCode, threefryCode, drawCode, scanCode], 2, 3),
+      compile('bucket-collect', [stateCode, words, collectCode], 6, 1),
+      compile('select-token', [...SEARCH, selectCode], 5, 3),
+    ]);
+    return { buckets: { masses, scan, collect, select } };
+  };
+  const [chunks, rows, search, top, tell] = await Promise.all([
+    compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
+    compile('row-stats', [stateCode, rowsCode], 3, 4),
+    searched(),
+    compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
+    compile('tell-logprobs', [stateCode, tellCode], 4, 3),
   ]);
-  return { chunks, rows, masses, scan, collect, select, top, tell };
+  return { chunks, rows, search, top, tell };
 }

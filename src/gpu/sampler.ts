@@ -1,5 +1,5 @@
 import type { Gpu } from './gpu.ts';
-import { compileSampler, type SamplerKernels } from './sampler-kernels.ts';
+import { type BucketKernels, compileSampler, type SamplerKernels } from './sampler-kernels.ts';
 import {
   BUCKETS,
   CHUNK_IDS,
@@ -52,16 +52,29 @@ export interface TileRow {
   readonly top: number;
 }
 
-interface TileGroups {
-  readonly chunks: GPUBindGroup;
-  readonly rows: GPUBindGroup;
+interface BucketGroups {
   readonly masses: GPUBindGroup;
   readonly scan: GPUBindGroup;
   /** One a round. */
   readonly collect: readonly [GPUBindGroup, GPUBindGroup];
   readonly select: readonly [GPUBindGroup, GPUBindGroup];
+}
+
+interface TileGroups {
+  readonly chunks: GPUBindGroup;
+  readonly rows: GPUBindGroup;
+  readonly search: { readonly buckets: BucketGroups } | { readonly whole: GPUBindGroup };
   readonly top: GPUBindGroup;
   readonly tell: GPUBindGroup;
+}
+
+/** What the kernels keep, beside what the sampler tells. */
+interface Scratch {
+  readonly chunks: GPUBuffer;
+  readonly rows: GPUBuffer;
+  readonly digits: GPUBuffer;
+  readonly lists: GPUBuffer;
+  readonly partials: GPUBuffer;
 }
 
 interface SamplerState {
@@ -106,105 +119,140 @@ export class Sampler {
 
   static async create(gpu: Gpu, shape: SamplerShape, buffers: SamplerBuffers): Promise<Sampler> {
     const { vocabulary, tileRows } = shape;
-    const { step, logits, lastIds, slotIds } = buffers;
-    const chunks = Math.ceil(vocabulary / CHUNK_IDS);
-    const spans = Math.ceil(vocabulary / SPAN_IDS);
     const jobCount = 2 * tileRows;
-    const [chunkStats, rowStats, jobs, picks, digits, lists, partials, results, top, idLogprobs] = await Promise.all([
-      gpu.storage('chunk stats', tileRows * chunks * CHUNK_STATE * 4),
-      gpu.storage('row stats', tileRows * ROW_STATE * 4),
-      gpu.storage('sampler jobs', jobCount * JOB_STATE * 4),
-      gpu.storage('sampler picks', jobCount * PICK_STATE * 4),
-      gpu.storage('sampler digits', jobCount * DIGITS_STATE * 4),
-      gpu.storage('candidates', jobCount * LISTS * (1 + LIST) * 4),
-      gpu.storage('bucket masses', jobCount * spans * 2 * BUCKETS * 4),
-      gpu.storage('results', shape.maxLogitsRows * RESULT_WORDS * 4),
-      gpu.storage('top logprobs', shape.maxTop * 2 * 4),
-      gpu.storage('id logprobs', shape.maxIds * 4),
+    const partials = isSmall(shape) ? 1 : jobCount * spansOf(shape) * 2 * BUCKETS;
+    const allocate = (label: string, words: number) => gpu.storage(label, words * 4);
+    const [results, top, idLogprobs, jobs, picks] = await Promise.all([
+      allocate('results', shape.maxLogitsRows * RESULT_WORDS),
+      allocate('top logprobs', shape.maxTop * 2),
+      allocate('id logprobs', shape.maxIds),
+      allocate('sampler jobs', jobCount * JOB_STATE),
+      allocate('sampler picks', jobCount * PICK_STATE),
     ]);
-    const kernels = await compileSampler(gpu, vocabulary);
-    const small = smallVocabulary(shape);
-    const firstRows = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => tile * tileRows);
+    const [chunkStats, rowStats, digits, lists, masses] = await Promise.all([
+      allocate('chunk stats', tileRows * chunksOf(shape) * CHUNK_STATE),
+      allocate('row stats', tileRows * ROW_STATE),
+      allocate('sampler digits', jobCount * DIGITS_STATE),
+      allocate('candidates', jobCount * LISTS * (1 + LIST)),
+      allocate('bucket masses', partials),
+    ]);
+    const state = { results, top, idLogprobs, jobs, picks };
+    const scratch = { chunks: chunkStats, rows: rowStats, digits, lists, partials: masses };
+    const kernels = await compileSampler(gpu, vocabulary, isSmall(shape));
+    const tileCount = Math.ceil(shape.maxLogitsRows / tileRows);
     const tiles = await Promise.all(
-      firstRows.map(async (first): Promise<TileGroups> => {
-        const collectOf = (round: number) =>
-          kernels.collect.bind(
-            [vocabulary, chunks, spans, first, tileRows, round],
-            [step, logits, rowStats, jobs, chunkStats, picks, lists],
-          );
-        const selectOf = (round: number) =>
-          kernels.select.bind(
-            [vocabulary, first, tileRows, round],
-            [step, logits, rowStats, jobs, lists, picks, results, digits],
-          );
-        const [chunkGroup, rows, masses, scan, collect0, collect1, select0, select1, topGroup, tell] =
-          await Promise.all([
-            kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, chunkStats]),
-            kernels.rows.bind(
-              [vocabulary, chunks, first, tileRows, small],
-              [step, logits, chunkStats, rowStats, jobs, picks, results],
-            ),
-            kernels.masses.bind(
-              [vocabulary, chunks, spans, first, tileRows],
-              [step, logits, rowStats, jobs, chunkStats, partials],
-            ),
-            kernels.scan.bind([vocabulary, spans, first, tileRows], [step, partials, jobs, picks, lists]),
-            collectOf(0),
-            collectOf(1),
-            selectOf(0),
-            selectOf(1),
-            kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, rowStats, picks, chunkStats, top]),
-            kernels.tell.bind(
-              [vocabulary, first, tileRows, shape.maxLogprobIds],
-              [step, logits, rowStats, slotIds, results, lastIds, idLogprobs],
-            ),
-          ]);
-        return {
-          chunks: chunkGroup,
-          rows,
-          masses,
-          scan,
-          collect: [collect0, collect1],
-          select: [select0, select1],
-          top: topGroup,
-          tell,
-        };
-      }),
+      Array.from({ length: tileCount }, (_, tile) =>
+        bindTile(kernels, shape, buffers, state, scratch, tile * tileRows),
+      ),
     );
-    return new Sampler({ results, top, idLogprobs, jobs, picks }, kernels, tiles, shape);
+    return new Sampler(state, kernels, tiles, shape);
   }
 
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
   encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
     const groups = this.#tiles[tile]!;
-    const kernels = this.#kernels;
-    const { vocabulary, tileRows } = this.#shape;
-    kernels.chunks.dispatchThreads(pass, groups.chunks, rows.length * Math.ceil(vocabulary / CHUNK_IDS));
-    kernels.rows.dispatch(pass, groups.rows, rows.length);
-    const top = rows.some((row) => row.top > 0);
-    const sampled = rows.some((row) => row.sampled);
-    if (top || sampled) {
+    const { chunks, rows: rowStats, search, top, tell } = this.#kernels;
+    chunks.dispatchThreads(pass, groups.chunks, rows.length * chunksOf(this.#shape));
+    rowStats.dispatch(pass, groups.rows, rows.length);
+    const ranked = rows.some((row) => row.top > 0);
+    if (ranked || rows.some((row) => row.sampled)) {
       // Jobs of top logprobs come after those of all rows of a tile.
-      const jobs = top ? tileRows + rows.length : rows.length;
-      const spans = jobs * Math.ceil(vocabulary / SPAN_IDS);
-      const buckets = vocabulary > smallVocabulary(this.#shape);
-      if (buckets) {
-        kernels.masses.dispatch(pass, groups.masses, spans);
-        kernels.scan.dispatch(pass, groups.scan, jobs);
-        kernels.collect.dispatch(pass, groups.collect[0], spans);
-      }
-      kernels.select.dispatch(pass, groups.select[0], jobs);
-      const filtered = rows.some((row) => row.sampled && (row.topK > 0 || row.topP < 1 || row.minP > 0));
-      if (buckets && filtered) {
-        kernels.collect.dispatch(pass, groups.collect[1], rows.length * Math.ceil(vocabulary / SPAN_IDS));
-        kernels.select.dispatch(pass, groups.select[1], rows.length);
+      const jobs = ranked ? this.#shape.tileRows + rows.length : rows.length;
+      if ('whole' in search && 'whole' in groups.search) search.whole.dispatch(pass, groups.search.whole, jobs);
+      if ('buckets' in search && 'buckets' in groups.search) {
+        this.#searchBuckets(pass, search.buckets, groups.search.buckets, jobs, rows);
       }
     }
-    if (top) kernels.top.dispatch(pass, groups.top, rows.length);
-    kernels.tell.dispatch(pass, groups.tell, rows.length);
+    if (ranked) top.dispatch(pass, groups.top, rows.length);
+    tell.dispatch(pass, groups.tell, rows.length);
+  }
+
+  #searchBuckets(
+    pass: GPUComputePassEncoder,
+    { masses, scan, collect, select }: BucketKernels,
+    groups: BucketGroups,
+    jobs: number,
+    rows: readonly TileRow[],
+  ): void {
+    const spans = spansOf(this.#shape);
+    masses.dispatch(pass, groups.masses, jobs * spans);
+    scan.dispatch(pass, groups.scan, jobs);
+    collect.dispatch(pass, groups.collect[0], jobs * spans);
+    select.dispatch(pass, groups.select[0], jobs);
+    // What stays weighs as much as the cut says: only then is it known in which bucket the draw is.
+    if (rows.some((row) => row.sampled && (row.topK > 0 || row.topP < 1 || row.minP > 0))) {
+      collect.dispatch(pass, groups.collect[1], rows.length * spans);
+      select.dispatch(pass, groups.select[1], rows.length);
+    }
   }
 }
 
-function smallVocabulary(shape: SamplerShape): number {
-  return shape.smallVocabulary ?? SMALL_VOCABULARY;
+async function bindTile(
+  kernels: SamplerKernels,
+  shape: SamplerShape,
+  { step, logits, lastIds, slotIds }: SamplerBuffers,
+  { results, top, idLogprobs, jobs, picks }: SamplerState,
+  scratch: Scratch,
+  first: number,
+): Promise<TileGroups> {
+  const { vocabulary, tileRows } = shape;
+  const chunks = chunksOf(shape);
+  const bindSearch = async () => {
+    if ('whole' in kernels.search) {
+      const buffers = [step, logits, scratch.rows, jobs, scratch.lists, picks, results, scratch.digits];
+      return { whole: await kernels.search.whole.bind([vocabulary, first, tileRows], buffers) };
+    }
+    return { buckets: await bindBuckets(kernels.search.buckets) };
+  };
+  const bindBuckets = async ({ masses, scan, collect, select }: BucketKernels): Promise<BucketGroups> => {
+    const spans = spansOf(shape);
+    const collectOf = (round: number) =>
+      collect.bind(
+        [vocabulary, chunks, spans, first, tileRows, round],
+        [step, logits, scratch.rows, jobs, scratch.chunks, picks, scratch.lists],
+      );
+    const selectOf = (round: number) =>
+      select.bind(
+        [vocabulary, first, tileRows, round],
+        [step, logits, scratch.rows, jobs, scratch.lists, picks, results, scratch.digits],
+      );
+    const [massesGroup, scanGroup, collect0, collect1, select0, select1] = await Promise.all([
+      masses.bind(
+        [vocabulary, chunks, spans, first, tileRows],
+        [step, logits, scratch.rows, jobs, scratch.chunks, scratch.partials],
+      ),
+      scan.bind([vocabulary, spans, first, tileRows], [step, scratch.partials, jobs, picks, scratch.lists]),
+      collectOf(0),
+      collectOf(1),
+      selectOf(0),
+      selectOf(1),
+    ]);
+    return { masses: massesGroup, scan: scanGroup, collect: [collect0, collect1], select: [select0, select1] };
+  };
+  const [chunkGroup, rows, search, topGroup, tell] = await Promise.all([
+    kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
+    kernels.rows.bind(
+      [vocabulary, chunks, first, tileRows],
+      [step, logits, scratch.chunks, scratch.rows, jobs, picks, results],
+    ),
+    bindSearch(),
+    kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.rows, picks, scratch.chunks, top]),
+    kernels.tell.bind(
+      [vocabulary, first, tileRows, shape.maxLogprobIds],
+      [step, logits, scratch.rows, slotIds, results, lastIds, idLogprobs],
+    ),
+  ]);
+  return { chunks: chunkGroup, rows, search, top: topGroup, tell };
+}
+
+function chunksOf({ vocabulary }: SamplerShape): number {
+  return Math.ceil(vocabulary / CHUNK_IDS);
+}
+
+function spansOf({ vocabulary }: SamplerShape): number {
+  return Math.ceil(vocabulary / SPAN_IDS);
+}
+
+function isSmall({ vocabulary, smallVocabulary }: SamplerShape): boolean {
+  return vocabulary <= (smallVocabulary ?? SMALL_VOCABULARY);
 }

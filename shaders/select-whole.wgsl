@@ -1,0 +1,153 @@
+// As bucket-masses.wgsl, bucket-scan.wgsl, bucket-collect.wgsl and select-token.wgsl in one, for a vocabulary that one
+// workgroup goes through in no time: a job's buckets, its cut, and its draw; the id of a drawn row.
+//
+//   step     metadata; logits rows = step[2]
+//   logits   [tile rows, vocabulary] f32
+//   rows, jobs, lists, picks  sampler-state.wgsl
+//   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
+//   digits   [2 * tile rows, 5, 256] u32, scratch: of search-tokens.wgsl, then counts and weights of the buckets
+//
+// A workgroup of 16 a job. Weights count from their bucket's top, in units of 2^-19 of it: up to 4,096 fit a word.
+// Prepend step, logit-key, sampler-state, threefry, draw and search-tokens.
+struct Params {
+  vocabulary: u32,
+  firstRow: u32,
+  tileRows: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> logits: array<f32>;
+@group(0) @binding(3) var<storage, read> rows: array<u32>;
+@group(0) @binding(4) var<storage, read> jobs: array<u32>;
+@group(0) @binding(5) var<storage, read_write> lists: array<atomic<u32>>;
+@group(0) @binding(6) var<storage, read_write> picks: array<u32>;
+@group(0) @binding(7) var<storage, read_write> results: array<u32>;
+@group(0) @binding(8) var<storage, read_write> digits: array<atomic<u32>>;
+
+const MASS_UNITS = 524288.0;
+
+fn listed(at: u32) -> u32 {
+  return atomicLoad(&lists[at]);
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let job = group.x;
+  let row = job % params.tileRows;
+  let record = params.firstRow + row;
+  if (job >= 2u * params.tileRows || record >= step[STEP_LOGITS]) {
+    return;
+  }
+  let at = step[STEP_LOGITS_AT] + record * 16u;
+  let jobAt = job * JOB_STATE;
+  let pickAt = job * PICK_STATE;
+  var task = jobs[jobAt + JOB_TASK];
+  if (task == 0u) {
+    return;
+  }
+  var s: Search;
+  s.rowAt = row * params.vocabulary;
+  s.digitsAt = job * DIGITS_STATE;
+  s.high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
+  s.floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
+  s.low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
+  s.bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
+  s.log2Scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
+  s.listAt = job * LISTS_OF_JOB + 1u;
+  let share = uniformOf(at);
+  let step2 = bucketLog2(s.log2Scale, s.bucketScale);
+  let countsAt = s.digitsAt + 768u;
+  for (var i = lane; i < 2u * BUCKETS; i += THREADS) {
+    atomicStore(&digits[countsAt + i], 0u);
+  }
+  storageBarrier();
+  for (var id = lane; id < params.vocabulary; id += THREADS) {
+    let logit = logits[s.rowAt + id];
+    if (logit >= s.floor) {
+      let bucket = u32(placeOf(logit, s.high, s.low, s.bucketScale));
+      let weight = exp2((max(logit, s.low) - s.high) * s.log2Scale + f32(bucket) * step2);
+      atomicAdd(&digits[countsAt + bucket], 1u);
+      atomicAdd(&digits[countsAt + BUCKETS + bucket], u32(min(weight, 1.0) * MASS_UNITS + 0.5));
+    }
+  }
+  storageBarrier();
+
+  var kept = 0.0;
+  var cutKey = 0u;
+  var cutId = NONE;
+  var lastBucket = BUCKETS - 1u;
+  if (task == TASK_DRAW) {
+    // Nothing is cut: what stays is all there is.
+    kept = bitcast<f32>(jobs[jobAt + JOB_KEPT_MASS]);
+  }
+  while (task != 0u) {
+    var limit = NONE;
+    var mass = share * kept;
+    if (task == TASK_CUT) {
+      limit = jobs[jobAt + JOB_LIMIT];
+      mass = bitcast<f32>(jobs[jobAt + JOB_MASS_LIMIT]);
+    }
+    if (lane == 0u) {
+      pickBucket(countsAt, limit, mass, step2, lastBucket);
+      atomicStore(&lists[s.listAt - 1u], 0u);
+    }
+    let pick = workgroupUniformLoad(&told);
+    s.bucket = pick.x;
+    s.size = pick.y;
+    s.limit = limit - pick.z;
+    let above = bitcast<f32>(pick.w);
+    s.mass = mass - above;
+    storageBarrier();
+    for (var id = lane; id < params.vocabulary; id += THREADS) {
+      let logit = logits[s.rowAt + id];
+      if (logit >= s.floor && u32(placeOf(logit, s.high, s.low, s.bucketScale)) == s.bucket) {
+        let place = atomicAdd(&lists[s.listAt - 1u], 1u);
+        atomicStore(&lists[s.listAt + place], id);
+      }
+    }
+    storageBarrier();
+    let found = search(lane, s);
+    if (task == TASK_CUT) {
+      cutKey = found.key;
+      cutId = found.id;
+      kept = above + found.massThrough;
+      lastBucket = s.bucket;
+      if (lane == 0u) {
+        picks[pickAt + PICK_CUT_KEY] = cutKey;
+        picks[pickAt + PICK_CUT_ID] = cutId;
+        picks[pickAt + PICK_KEPT_COUNT] = pick.z + found.countBefore + 1u;
+        picks[pickAt + PICK_KEPT_MASS] = bitcast<u32>(kept);
+      }
+      task = select(0u, TASK_DRAW, job < params.tileRows);
+    } else {
+      task = 0u;
+      if (lane == 0u) {
+        let past = found.key < cutKey || (found.key == cutKey && found.id > cutId);
+        results[record * 4u] = select(found.id, cutId, past);
+      }
+    }
+  }
+}
+
+// The bucket at which mass or limit is reached; where rounding lets none up to `last` reach it, the last that is there.
+fn pickBucket(countsAt: u32, limit: u32, mass: f32, step2: f32, last: u32) {
+  var pick = vec3<u32>(0u);
+  var before = 0.0;
+  var count = 0u;
+  var running = 0.0;
+  for (var bucket = 0u; bucket <= last; bucket++) {
+    let some = atomicLoad(&digits[countsAt + bucket]);
+    if (some > 0u) {
+      pick = vec3<u32>(bucket, some, count);
+      before = running;
+      count += some;
+      let units = f32(atomicLoad(&digits[countsAt + BUCKETS + bucket]));
+      running += units / MASS_UNITS * exp2(-f32(bucket) * step2);
+      if (running > mass || count >= limit) {
+        break;
+      }
+    }
+  }
+  told = vec4<u32>(pick, bitcast<u32>(before));
+}
