@@ -129,8 +129,8 @@ export function withGenerateFlags(command: Command): Command {
   request.value('--data-parallel-rank <rank>', 'the node that serves it', parseCount);
   request.value('--priority <n>', 'higher ones go first under --schedule-policy priority', parseInteger);
   request.value('--custom-params <json>', 'where seed and priority go', parseObject);
-  request.value('--timestamp <time>', 'when it was made, such as 2026-01-31T12:00:00Z', parseTimestamp);
-  request.either('--log-metrics', 'count it in metrics');
+  request.value('--timestamp <time>', 'when it was made, for metrics: 2026-01-31T12:00:00Z', parseTimestamp);
+  request.either('--log-metrics', 'as in the proto: all are counted anyway');
   request.value('--lora-id <id>', 'an adapter');
   request.value('--mm-inputs <json>', 'MultimodalInputs; JSON, or @FILE', messageParser(MultimodalInputsSchema));
   request.value(
