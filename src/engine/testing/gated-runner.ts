@@ -8,6 +8,8 @@ export class GatedRunner implements Runner {
   readonly limits: RunnerLimits;
   readonly #inner: Runner;
   readonly #held: (() => void)[] = [];
+  /** How many ids' logprobs each slot tells. */
+  readonly #logprobIds = new Map<number, number>();
   #open = false;
   steps = 0;
   /** Of them: several decode steps for one readback, and those with rows that tell prompt positions. */
@@ -70,11 +72,14 @@ export class GatedRunner implements Runner {
   }
 
   /** The narrower limits, which the runner behind doesn't know. */
-  #check({ logits }: StepBatch): void {
+  #check({ logits, starts = [] }: StepBatch): void {
+    for (const { slot, logprobIds } of starts) this.#logprobIds.set(slot, logprobIds.length);
     const { maxLogitsRows, maxTop, maxHiddenRows } = this.limits;
     if (logits.length > maxLogitsRows) throw new Error(`${logits.length} logits rows, at most ${maxLogitsRows}`);
     const top = logits.reduce((sum, row) => sum + row.topLogprobs, 0);
     if (top > maxTop) throw new Error(`${top} top logprobs, at most ${maxTop}`);
+    const ids = logits.reduce((sum, row) => sum + (row.idLogprobs ? this.#logprobIds.get(row.slot)! : 0), 0);
+    if (ids > maxTop) throw new Error(`${ids} logprobs of slots' ids, at most ${maxTop}`);
     const hidden = logits.filter((row) => row.hidden).length;
     if (hidden > maxHiddenRows) throw new Error(`${hidden} hidden rows, at most ${maxHiddenRows}`);
   }
