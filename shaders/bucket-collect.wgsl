@@ -63,6 +63,7 @@ fn main(
   let guessAt = job * LISTS_OF_JOB + LIST + 1u;
   let deepest = max(wanted, guess);
   let end = (params.vocabulary + 3u) / 4u;
+  let words = wordsOf(row, params.vocabulary);
   let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
   for (var i = 0u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 64u) {
     let chunk = span * SPAN_CHUNKS + i / CHUNK_WORDS;
@@ -75,7 +76,7 @@ fn main(
     }
     let word = begin + i + lane;
     if (word < end) {
-      let values = bitcast<vec4<f32>>(logitWord(row, word, params.vocabulary));
+      let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
       let places = trunc(placesOf(values, high, low, bucketScale));
       let found = (places == vec4<f32>(wanted)) | (places == vec4<f32>(guess));
       if (any(found)) {

@@ -59,6 +59,7 @@ fn main(
   let step2 = bucketLog2(scale, bucketScale);
   let counted = jobs[jobAt + JOB_LIMIT] < params.vocabulary;
   let end = (params.vocabulary + 3u) / 4u;
+  let words = wordsOf(row, params.vocabulary);
   let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
   for (var i = 0u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 64u) {
     let chunk = span * SPAN_CHUNKS + i / CHUNK_WORDS;
@@ -67,7 +68,7 @@ fn main(
     }
     let word = begin + i + lane;
     if (word < end) {
-      let values = bitcast<vec4<f32>>(logitWord(row, word, params.vocabulary));
+      let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
       let kept = values >= vec4<f32>(floor);
       if (any(kept)) {
         let clamped = max(values, vec4<f32>(low));

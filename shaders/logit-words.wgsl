@@ -6,7 +6,12 @@
 // Whether a word may have ids past the vocabulary.
 const PADDED = false;
 
+// Where a row's words begin.
+fn wordsOf(row: u32, vocabulary: u32) -> u32 {
+  return row * (vocabulary / 4u);
+}
+
 // Bits of the logits of ids 4 word … 4 word + 3.
-fn logitWord(row: u32, word: u32, vocabulary: u32) -> vec4<u32> {
-  return logits[row * (vocabulary / 4u) + word];
+fn logitWord(wordsAt: u32, word: u32, vocabulary: u32) -> vec4<u32> {
+  return logits[wordsAt + word];
 }

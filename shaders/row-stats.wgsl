@@ -115,7 +115,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 
   let topP = bitcast<f32>(step[at + 6u]);
   let minP = bitcast<f32>(step[at + 7u]);
-  let low = min(all.w, high);
+  // Masked ones are below every range.
+  let low = min(max(all.w, bitcast<f32>(MASKED - 1u)), high);
   var floor = max(max(lowestLogit(high, scale, 44.0), low), bounds[0]);
   if (minP > 0.0) {
     floor = max(floor, max(high + log(minP) * temperature, lowestLogit(high, scale, 200.0)));
@@ -125,6 +126,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var limit = topK;
   var massLimit = select(3.0e38, topP * all.z, topP < 1.0);
   var rangeLow = floor;
+  var weightScale = scale;
   for (var kind = 0u; kind < 2u; kind++) {
     // A range so small that its inverse overflows is one bucket; half of it can't overflow.
     let half = high * 0.5 - rangeLow * 0.5;
@@ -132,7 +134,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let job = kind * params.tileRows + row;
     jobs[job * JOB_STATE / 4u] = vec4<u32>(task, 0u, 0u, NONE);
     jobs[job * JOB_STATE / 4u + 1u] = vec4<u32>(limit, bitcast<u32>(massLimit), 0u, bitcast<u32>(all.z));
-    jobs[job * JOB_STATE / 4u + 2u] = bitcast<vec4<u32>>(vec4<f32>(floor, rangeLow, bucketScale, scale));
+    jobs[job * JOB_STATE / 4u + 2u] = bitcast<vec4<u32>>(vec4<f32>(floor, rangeLow, bucketScale, weightScale));
     jobs[(job * JOB_STATE + JOB_ABOVE) / 4u] = vec4<u32>(0u);
     picks[job * PICK_STATE / 4u] = vec4<u32>(0u, NONE, 0u, bitcast<u32>(all.z));
     picks[job * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, 0u, 0u, 0u);
@@ -141,6 +143,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     massLimit = 3.0e38;
     floor = bounds[1];
     rangeLow = max(floor, low);
+    // Weights don't matter, and may be too small.
+    weightScale = 0.0;
   }
 }
 

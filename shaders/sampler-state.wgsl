@@ -2,7 +2,7 @@
 // numbers).
 //
 //   chunks  [tile rows, chunks, 4]  of 512 ids each: best logit, 1 if a NaN or an infinity was seen, sum of
-//                                   exp((logit - best) / T), lowest logit that isn't masked
+//                                   exp((logit - best) / T), lowest logit
 //   rows    [tile rows, 272]        ROW_* words, then what 64 threads found
 //   jobs    [2 * tile rows, 544]    JOB_* words: a row's draw; after those of all rows, its top logprobs
 //   picks   [2 * tile rows, 8]      PICK_* words: what was found of a job
@@ -64,23 +64,18 @@ const LOG2_E = 1.4426950408889634;
 // Bits of the logit of an id that can't be drawn: -FLOAT_MAX. Its weight is 0.
 const MASKED = 0xff7fffffu;
 
-// The least logit that a weight is computed of: 2^-log2Weight of the best's, or as far down as a float goes; but below
-// the best, where its own float's step is larger than that.
+// The least logit that a weight is computed of: 2^-log2Weight of the best's; but below the best, where its own float's
+// step is larger than that.
 fn lowestLogit(high: f32, log2Scale: f32, log2Weight: f32) -> f32 {
-  // By 1024, so that nothing overflows.
-  let most = FLOAT_MAX + min(high, 0.0);
-  let spread = log2Weight * 0.0009765625 / log2Scale;
-  if (most * 0.0009765625 <= spread) {
-    return high - most;
-  }
-  let low = high - spread * 1024.0;
+  let low = max(high, -3.4e38) - log2Weight / log2Scale;
   let bits = bitcast<u32>(high);
   return select(low, bitcast<f32>(select(bits - 1u, bits + 1u, high < 0.0)), low >= high);
 }
 
-// log2 of a weight, a unit of logit, at a temperature taken as in [1e-6, 1.2e38]: below, rows are greedy.
+// log2 of a weight, a unit of logit. Temperatures are taken as in [1e-6, 1e30]: below, rows are greedy; above, a masked
+// logit might get a weight, and all others have the same long before.
 fn log2ScaleOf(temperature: f32) -> f32 {
-  return LOG2_E / clamp(temperature, 1e-6, 1.2e38);
+  return LOG2_E / clamp(temperature, 1e-6, 1e30);
 }
 
 // ln of a token's probability, never below the smallest float.
