@@ -2,11 +2,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { InputLogProbs, TopLogProbs } from '../src/contract/gen/sglang_scheduler_pb.ts';
 import { cases, OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
+import { expectNear, expectTop, type Pair } from './harness/near.ts';
 import { collect, greedyRequest, idsOf } from './harness/scheduler.ts';
 import { openServing, type Serving } from './harness/serving.ts';
 
 const TOLERANCE = cases.tolerance;
-type Pair = readonly [id: number, logprob: number];
 
 let serving: Serving;
 
@@ -17,27 +17,6 @@ beforeAll(async () => {
 afterAll(async () => {
   await serving?.close();
 });
-
-function expectNear(actual: readonly number[], expected: readonly number[], tolerance: number): void {
-  expect(actual).toHaveLength(expected.length);
-  for (const [i, value] of expected.entries()) {
-    if (!(Math.abs(actual[i]! - value) < tolerance)) expect.fail(`at ${i}: ${actual[i]}, and should be ${value}`);
-  }
-}
-
-/** Two nearly equal ones may change places. */
-function expectTop(actual: TopLogProbs, expected: readonly Pair[]): void {
-  expectNear(
-    actual.values,
-    expected.map(([, logprob]) => logprob),
-    TOLERANCE.logprob,
-  );
-  for (const [k, [id, logprob]] of expected.entries()) {
-    const at = actual.tokenIds.indexOf(id);
-    if (at === -1) expect(Math.abs(actual.values[k]! - logprob)).toBeLessThan(TOLERANCE.logprob);
-    else expect(Math.abs(actual.values[at]! - logprob)).toBeLessThan(TOLERANCE.logprob);
-  }
-}
 
 describe('ids under penalties, biases and min_new_tokens', () => {
   test.each(

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { cases, OUTPUT_IDS, PROMPT, PROMPT_IDS, reference } from './harness/golden.ts';
+import { expectNear, expectTop, type Pair } from './harness/near.ts';
 import { Command, shoalScript, systemNode, userEnvironment } from './harness/processes.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
@@ -157,14 +158,7 @@ describe('greedy cases', () => {
       const { tokenLogprobs, tokenIds, topLogprobs } = chunk.outputLogprobs!;
       expect(tokenIds).toEqual([greedy[i]]);
       expect(Math.abs(tokenLogprobs[0]! - output_logprobs[i]!)).toBeLessThan(cases.tolerance.logprob);
-      const top = topLogprobs[0]!;
-      expect(top.values).toHaveLength(5);
-      for (const [k, [id, logprob]] of (output_top5[i] as [number, number][]).entries()) {
-        // Two nearly equal ones may change places.
-        const at = top.tokenIds.indexOf(id);
-        expect(at === k || Math.abs(top.values[k]! - logprob) < cases.tolerance.logprob).toBe(true);
-        if (at >= 0) expect(Math.abs(top.values[at]! - logprob)).toBeLessThan(cases.tolerance.logprob);
-      }
+      expectTop(topLogprobs[0]!, output_top5[i] as unknown as Pair[]);
     }
   });
 
@@ -172,12 +166,11 @@ describe('greedy cases', () => {
     for (const { ids, 'temperature_0.7': expected } of cases.cases) {
       // The best one of one: the greedy path at a temperature.
       const sampling = { maxNewTokens: expected.ids.length, ignoreEos: true, temperature: 0.7, topK: 1 };
-      const generated = await collect(client, greedyRequest(ids, sampling, { returnLogprob: true }));
+      const generated = await collect(client, greedyRequest(ids, sampling, { returnLogprob: true, topLogprobsNum: 5 }));
       expect(idsOf(generated)).toEqual(expected.ids);
-      const logprobs = generated.completes[0]!.outputLogprobs!.tokenLogprobs;
-      for (const [i, value] of expected.output_logprobs.entries()) {
-        expect(Math.abs(logprobs[i]! - value)).toBeLessThan(cases.tolerance.logprob);
-      }
+      const { tokenLogprobs, topLogprobs } = generated.completes[0]!.outputLogprobs!;
+      expectNear(tokenLogprobs, expected.output_logprobs, cases.tolerance.logprob);
+      for (const [i, top] of topLogprobs.entries()) expectTop(top, expected.output_top5[i] as unknown as Pair[]);
     }
   });
 });
