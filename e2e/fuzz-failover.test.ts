@@ -15,10 +15,10 @@ import { until } from './harness/wait.ts';
 
 vi.setConfig({ testTimeout: 600_000 });
 
-const COUNT = process.env.SHOAL_LONG === '1' ? 6_000 : 400;
+const COUNT = process.env.SHOAL_LONG === '1' ? 3_000 : 200;
 const PARALLEL = 24;
 /** Between two nodes that go. */
-const CALM_MS = 60;
+const CALM_MS = 100;
 
 let relay: Relay;
 let client: GrpcClient;
@@ -53,7 +53,7 @@ beforeAll(async () => {
     heartbeatMs: 300,
     closeGraceMs: 0,
     // For a rank that nobody has, and for one that comes back.
-    startWaitMs: 3_000,
+    startWaitMs: 10_000,
     rejoinWaitMs: 20_000,
     logger: pino({ level: 'silent' }),
   });
