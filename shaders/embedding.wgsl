@@ -1,12 +1,13 @@
 // output[r] = weights[id(r)]: the rows of the embedding matrix that the step's tokens name.
 //
 //   step     metadata; rows to embed = step[0]
-//   weights  [rows of this part, rowWords] words of four weights
+//   weights  [rows of this part, rowWords] words in tiles of 64 rows, and scales, as its weight-*.wgsl says
 //   lastIds  [maxSequences] the id each slot sampled last
 //   output   [maxRows, words] vec4
 //
-// A thread copies one word. A matrix cut into parts has one dispatch a part: each writes the ids it holds, and no
-// other. A row whose embedding is given finds it in the output already. Prepend step.wgsl and a weight-*.wgsl.
+// A thread copies four numbers. A matrix cut into parts has one dispatch a part: each writes the ids it holds, and no
+// other. A row whose embedding is given finds it in the output already. Prepend step.wgsl and
+// the files of the weight's format.
 struct Params {
   firstId: u32,
   ids: u32,
@@ -43,5 +44,5 @@ fn main(
   if (id < params.firstId || id - params.firstId >= params.ids) {
     return;
   }
-  output[index] = weightUnpack(weights[(id - params.firstId) * params.rowWords + word]);
+  output[index] = weightAt(id - params.firstId, word, params.rowWords);
 }

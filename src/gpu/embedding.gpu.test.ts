@@ -4,7 +4,7 @@ import { Embedding } from './embedding.ts';
 import { bits, KernelBench, paddedRow } from './testing/kernel-bench.ts';
 import { randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
-import { rowBytes, type WeightFormat } from './weight-format.ts';
+import { type MatrixFormat, tileBytes } from './weight-format.ts';
 
 let bench: KernelBench;
 beforeAll(async () => {
@@ -12,18 +12,28 @@ beforeAll(async () => {
 });
 afterAll(() => bench.close());
 
-test.each<[WeightFormat, number, number]>([
+test.each<[MatrixFormat, number, number]>([
   ['f32', 64, 0],
-  ['f32', 37, 10],
-  ['f16', 21, 7],
+  ['f32', 37, 1],
+  ['f16', 21, 2],
   ['bf16', 8, 0],
-])('%s, %i columns, parts of %i rows (0: uncut)', async (format, columns, partRows) => {
-  const ids = 33;
+  ['q4-32-f16', 32, 0],
+  ['q4-32-f32', 96, 1],
+  ['q4-16-f16', 64, 1],
+  ['q4-16-f32', 32, 0],
+  ['q8-32-f16', 96, 2],
+  ['q8-32-f32', 32, 0],
+  ['q8-16-f16', 32, 0],
+  ['q8-16-f32', 160, 1],
+])('%s, %i columns, parts of %i tiles (0: uncut)', async (format, columns, partTiles) => {
+  const ids = 150;
   const { source, values } = randomMatrix(new Random(columns), ids, columns, format);
-  const cut = partRows === 0 ? bench : await KernelBench.open(partRows * rowBytes(format, columns));
+  const cut = partTiles === 0 ? bench : await KernelBench.open(partTiles * tileBytes(format, columns));
   const matrix = await cut.matrix(columns, source);
-  expect(matrix.parts.length).toBe(partRows === 0 ? 1 : Math.ceil(ids / partRows));
-  const prompt = [0, 32, 9, 10, 11, 9, 20];
+  expect(matrix.parts.map((part) => part.format)).toEqual(
+    Array(partTiles === 0 ? 1 : Math.ceil(3 / partTiles)).fill(format),
+  );
+  const prompt = [0, 149, 63, 64, 11, 127, 128];
   const { buffer: step } = await bench.step([
     { slot: 2, tokens: prompt, startPosition: 0, blockTable: [0] },
     { slot: 1, tokens: 'slot', startPosition: 5, blockTable: [1] },
@@ -33,14 +43,14 @@ test.each<[WeightFormat, number, number]>([
   const output = await bench.rows(new Float32Array(11 * columns).fill(5), columns);
   const embedding = await Embedding.create(cut.gpu, matrix, {
     step,
-    lastIds: await bench.buffer(Uint32Array.of(31, 3, 12)),
+    lastIds: await bench.buffer(Uint32Array.of(131, 3, 12)),
     output,
   });
   const given = new Random(columns + 1).normals(2 * columns);
   embedding.give(9, given);
   await bench.run((pass) => embedding.encode(pass, 11));
   const actual = await bench.read(output);
-  [...prompt, 3, 31].forEach((id, row) => {
+  [...prompt, 3, 131].forEach((id, row) => {
     expect(bits(paddedRow(actual, columns, row))).toEqual(
       bits(embeddingReference(values, columns, id) as Float32Array<ArrayBuffer>),
     );

@@ -3,7 +3,7 @@ import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import { rowWords } from './row-words.ts';
-import { rowBytes, WEIGHT_FORMATS } from './weight-format.ts';
+import { matrixLayout, wordsOfRow } from './weight-format.ts';
 import type { WeightMatrix } from './weight-matrix.ts';
 
 export interface EmbeddingBuffers {
@@ -40,16 +40,17 @@ export class Embedding {
     const words = rowWords(matrix.columns);
     const parts = await Promise.all(
       matrix.parts.map(async (part) => {
-        const format = WEIGHT_FORMATS[part.format];
+        const layout = matrixLayout(part.format);
         const kernel = await Kernel.compile(gpu, {
           name: `embedding ${part.format}`,
-          code: [stepCode, format.code, code],
-          bindings: ['uniform', 'read', 'read', 'read', 'write'],
+          code: [stepCode, ...layout.code, code],
+          constants: layout.constants,
+          bindings: ['uniform', 'read', 'read', 'read', 'write', ...layout.planes.slice(1).map(() => 'read' as const)],
         });
-        const wordsARow = rowBytes(part.format, matrix.columns) / (4 * format.bytes);
+        const [weights, ...scales] = part.planes;
         const group = await kernel.bind(
-          [part.firstRow, part.rows, words, wordsARow],
-          [buffers.step, part.buffer, buffers.lastIds, buffers.output],
+          [part.firstRow, part.rows, words, wordsOfRow(part.format, matrix.columns)],
+          [buffers.step, weights!, buffers.lastIds, buffers.output, ...scales],
         );
         return { kernel, group };
       }),

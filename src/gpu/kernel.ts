@@ -14,12 +14,19 @@ export interface KernelSource {
   /** Numbers the code is made for, such as a head size; each becomes a `const` of type u32. */
   readonly constants?: Readonly<Record<string, number>>;
   readonly bindings: readonly BindingKind[];
-  /** Threads of its workgroups; absent: WORKGROUP_THREADS. */
+  /** Threads of its workgroups that count in dispatchThreads; absent: WORKGROUP_THREADS. */
   readonly threads?: number;
 }
 
 /** A field of a kernel's uniform: an unsigned integer, or an f32. */
 export type UniformField = number | { readonly f32: number };
+
+/** A part of a buffer, from a multiple of 256 bytes on. */
+interface Range {
+  readonly buffer: GPUBuffer;
+  readonly offset: number;
+  readonly size: number;
+}
 
 /** A compiled compute kernel. */
 export class Kernel {
@@ -45,7 +52,7 @@ export class Kernel {
   }
 
   /** Group 0: the uniform of `fields`, then `buffers` in the order of the kernel's bindings. */
-  async bind(fields: readonly UniformField[], buffers: readonly GPUBuffer[]): Promise<GPUBindGroup> {
+  async bind(fields: readonly UniformField[], buffers: readonly (GPUBuffer | Range)[]): Promise<GPUBindGroup> {
     const words = new Uint32Array(Math.ceil(fields.length / 4) * 4);
     const floats = new Float32Array(words.buffer);
     fields.forEach((field, i) => {
@@ -58,7 +65,10 @@ export class Kernel {
     const group = device.createBindGroup({
       label: this.name,
       layout: this.#compiled.layout,
-      entries: [uniform, ...buffers].map((buffer, binding) => ({ binding, resource: { buffer } })),
+      entries: [uniform, ...buffers].map((bound, binding) => ({
+        binding,
+        resource: 'offset' in bound ? bound : { buffer: bound },
+      })),
     });
     const error = await device.popErrorScope();
     if (error) throw new Error(`kernel ${this.name}: ${error.message}`);

@@ -1,12 +1,14 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { linearReference } from './linear.reference.ts';
-import { Linear } from './linear.ts';
+import { Linear, type LinearChoice, MATVEC_COLUMNS } from './linear.ts';
+import type { LinearVariant } from './linear-variant.ts';
+import { QUANT_FORMATS, quantValues } from './quant-format.ts';
 import { STEP_HEADER } from './step-layout.ts';
 import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
-import { randomMatrix } from './testing/matrices.ts';
+import { quantSource, randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
-import { rowBytes, type WeightFormat } from './weight-format.ts';
-import type { WeightMatrix } from './weight-matrix.ts';
+import { type MatrixFormat, tileBytes } from './weight-format.ts';
+import type { QuantSource, WeightMatrix } from './weight-matrix.ts';
 
 let bench: KernelBench;
 beforeAll(async () => {
@@ -21,42 +23,67 @@ interface Case {
   readonly residual?: Float32Array<ArrayBuffer>;
   readonly kernel?: 'matvec' | 'matmul';
   readonly firstColumn?: number;
+  readonly splits?: number;
+  readonly choice?: () => LinearChoice;
+}
+
+/** What every product is made of, of one tile of rows by columns. */
+function uniformChoice(variant: LinearVariant): () => LinearChoice {
+  return () => ({ matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant });
 }
 
 /** Runs a product and gives [columns, matrix.rows]. */
-async function product({ matrix, x, columns, residual, kernel, firstColumn = 0 }: Case) {
+async function product({ matrix, x, columns, residual, kernel, firstColumn = 0, splits = 1, choice }: Case) {
   const output = await bench.buffer(residual?.slice() ?? new Float32Array(columns * matrix.rows).fill(9));
   const linear = await Linear.create(
     bench.gpu,
     matrix,
-    { outputStride: matrix.rows, accumulate: residual !== undefined, countWord: STEP_HEADER.rows, firstColumn },
+    { outputStride: matrix.rows, accumulate: residual !== undefined, countWord: STEP_HEADER.rows, firstColumn, splits },
     { step: await bench.rowsStep(firstColumn + columns), input: await bench.rows(x, matrix.columns), output },
+    choice,
   );
   await bench.run((pass) => linear.encode(pass, columns, kernel));
   return bench.read(output, columns * matrix.rows);
 }
+
+const FLOATS = ['f32', 'f16', 'bf16'] as const;
 
 const expectedOf = (weights: Float32Array, rows: number, x: Float32Array, inner: number) =>
   Array.from({ length: x.length / inner }, (_, c) =>
     linearReference(weights, rows, x.slice(c * inner, (c + 1) * inner)),
   );
 
-describe.each<WeightFormat>(['f32', 'f16', 'bf16'])('%s weights', (format) => {
-  test.each([
-    [1, 1, 1],
-    [5, 37, 3],
-    [64, 64, 8],
-    [67, 172, 9],
-    [130, 61, 17],
-    [33, 577, 2],
-  ])('%i × %i, %i columns', async (rows, inner, columns) => {
-    const random = new Random(rows * inner + columns);
-    const { source, values } = randomMatrix(random, rows, inner, format);
-    const x = random.normals(columns * inner);
-    const actual = await product({ matrix: await bench.matrix(inner, source), x, columns });
-    expectedOf(values, rows, x, inner).forEach((expected, c) => {
-      expect(largestError(actual.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
-    });
+/** Shapes of float formats; quantised ones have whole units of 32 columns. */
+const SHAPES = [
+  [1, 1, 1],
+  [5, 37, 3],
+  [64, 64, 8],
+  [67, 172, 9],
+  [130, 61, 17],
+  [33, 577, 2],
+] as const;
+const QUANT_SHAPES = [
+  [1, 32, 1],
+  [5, 96, 3],
+  [64, 64, 8],
+  [67, 160, 9],
+  [130, 32, 17],
+  [33, 576, 2],
+  [65, 256, 64],
+] as const;
+
+const CASES = [
+  ...FLOATS.flatMap((format) => SHAPES.map((shape) => [format, ...shape] as const)),
+  ...QUANT_FORMATS.flatMap((format) => QUANT_SHAPES.map((shape) => [format, ...shape] as const)),
+];
+
+test.each(CASES)('%s weights, %i × %i, %i columns', async (format, rows, inner, columns) => {
+  const random = new Random(rows * inner + columns);
+  const { source, values } = randomMatrix(random, rows, inner, format);
+  const x = random.normals(columns * inner);
+  const actual = await product({ matrix: await bench.matrix(inner, source), x, columns });
+  expectedOf(values, rows, x, inner).forEach((expected, c) => {
+    expect(largestError(actual.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
   });
 });
 
@@ -86,46 +113,67 @@ test('takes columns from the middle, as the head does', async () => {
   });
 });
 
-test.each<WeightFormat>(['f32', 'f16', 'bf16'])(
-  '%s: a column has the same bits in every kernel and company',
-  async (format) => {
-    const [rows, inner, most] = [71, 173, 23];
-    const random = new Random(11);
-    const { source } = randomMatrix(random, rows, inner, format);
-    const matrix = await bench.matrix(inner, source);
-    const x = random.normals(most * inner);
-    const all = bits(await product({ matrix, x, columns: most }));
-    for (const kernel of ['matvec', 'matmul'] as const) {
-      for (const columns of [1, 2, 3, 4, 5, 8]) {
-        for (const first of [0, 7]) {
-          const some = x.slice(first * inner, (first + columns) * inner);
-          const actual = bits(await product({ matrix, x: some, columns, kernel }));
-          expect(actual).toEqual(all.slice(first * rows, (first + columns) * rows));
-        }
+const ALL_FORMATS: readonly MatrixFormat[] = [...FLOATS, ...QUANT_FORMATS];
+
+test.each(ALL_FORMATS)('%s: a column has the same bits in every kernel and company', async (format) => {
+  const [rows, inner, most] = [71, 224, 23];
+  const random = new Random(11);
+  const { source } = randomMatrix(random, rows, inner, format);
+  const matrix = await bench.matrix(inner, source);
+  const x = random.normals(most * inner);
+  const all = bits(await product({ matrix, x, columns: most }));
+  for (const kernel of ['matvec', 'matmul'] as const) {
+    for (const columns of [1, 2, 3, 5, 8]) {
+      for (const first of columns === 3 ? [0, 7] : [7]) {
+        const some = x.slice(first * inner, (first + columns) * inner);
+        const actual = bits(await product({ matrix, x: some, columns, kernel }));
+        expect(actual).toEqual(all.slice(first * rows, (first + columns) * rows));
       }
     }
-  },
-);
+  }
+});
+
+test.each(ALL_FORMATS)('%s: with splits of K, every variant has the same bits', async (format) => {
+  const [rows, inner, columns] = [71, 416, 5];
+  const random = new Random(12);
+  const { source, values } = randomMatrix(random, rows, inner, format);
+  const matrix = await bench.matrix(inner, source);
+  const x = random.normals(columns * inner);
+  // 13 units, 104 words of four: the last split is shorter, or empty.
+  for (const splits of format === 'f32' || format === 'q4-32-f16' ? [2, 3, 8] : [3]) {
+    const variant = (own: number, tile: number, splitThreads: number) =>
+      uniformChoice({ rows: own, columns: tile, threads: 32, splitThreads });
+    const all = await product({ matrix, x, columns, splits, choice: variant(4, 2, 1), kernel: 'matmul' });
+    expectedOf(values, rows, x, inner).forEach((expected, c) => {
+      expect(largestError(all.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
+    });
+    for (const choice of [variant(8, 1, 1), variant(1, 1, splits), variant(2, 3, splits)]) {
+      const actual = await product({ matrix, x, columns, splits, choice, kernel: 'matvec' });
+      expect(bits(actual)).toEqual(bits(all));
+    }
+  }
+});
 
 test('parts: sources of several formats, cut at a small binding limit, give the bits of the uncut matrix', async () => {
-  const inner = 20;
+  const inner = 32;
   const random = new Random(12);
   const sources = [
-    randomMatrix(random, 40, inner, 'f32'),
+    randomMatrix(random, 140, inner, 'f32'),
     randomMatrix(random, 13, inner, 'f32'),
-    randomMatrix(random, 29, inner, 'f16'),
+    randomMatrix(random, 29, inner, 'q4-32-f16'),
+    randomMatrix(random, 70, inner, 'q4-32-f16'),
     randomMatrix(random, 7, inner, 'bf16'),
   ];
-  const rows = 89;
-  const limit = 24 * rowBytes('f32', inner);
+  const rows = 259;
+  const limit = 1.5 * tileBytes('f32', inner);
   const small = await KernelBench.open(limit);
   const cut = await small.matrix(inner, ...sources.map(({ source }) => source));
   expect(cut.parts.map((part) => [part.firstRow, part.rows, part.format])).toEqual([
-    [0, 24, 'f32'],
-    [24, 24, 'f32'],
-    [48, 5, 'f32'],
-    [53, 29, 'f16'],
-    [82, 7, 'bf16'],
+    [0, 64, 'f32'],
+    [64, 64, 'f32'],
+    [128, 25, 'f32'],
+    [153, 99, 'q4-32-f16'],
+    [252, 7, 'bf16'],
   ]);
   expect(Math.max(...cut.parts.map((part) => part.buffer.size))).toBeLessThanOrEqual(limit);
   const uncut = await bench.matrix(inner, ...sources.map(({ source }) => source));
@@ -146,8 +194,36 @@ test('parts: sources of several formats, cut at a small binding limit, give the 
   small.close();
 });
 
-test('a row over the binding limit is an error with the sizes', async () => {
-  const small = await KernelBench.open(64);
+test('a tile over the binding limit is an error with the sizes', async () => {
+  const small = await KernelBench.open(4096);
   const { source } = randomMatrix(new Random(1), 2, 17);
-  await expect(small.matrix(17, source)).rejects.toThrow(/17 columns is over the binding limit of 64 bytes/);
+  await expect(small.matrix(17, source)).rejects.toThrow(
+    /64 rows of 17 columns are 5120 bytes, over the binding limit of 4096/,
+  );
+});
+
+test('columns that are no whole units are an error of quantised formats', async () => {
+  const { source } = randomMatrix(new Random(1), 2, 64, 'q8-32-f16');
+  await expect(bench.matrix(48, source)).rejects.toThrow(/48 columns are no multiple of 32/);
+});
+
+test.each([
+  ['a subnormal half', 2 ** -20],
+  ['more than a half holds', 70_000],
+  ['digits that a half has not', 1 + 2 ** -12],
+])('a scale of %s is kept as f32', async (_, scale) => {
+  const [rows, inner] = [70, 64];
+  const random = new Random(2);
+  const { source } = randomMatrix(random, rows, inner, 'q8-32-f16');
+  const all = await (source as QuantSource).readRows(0, rows);
+  all.scales[2 * 66] = scale;
+  const before = bench.gpu.buffers.liveBytes;
+  const matrix = await bench.matrix(inner, quantSource(all, inner, 'q8-32-f16'));
+  expect(matrix.parts.map((part) => part.format)).toEqual(['q8-32-f32']);
+  expect(bench.gpu.buffers.liveBytes - before).toBe(matrix.bytes);
+  const x = random.normals(inner);
+  const expected = linearReference(quantValues(all, 32), rows, x);
+  const actual = await product({ matrix, x, columns: 1 });
+  expect(Math.abs(actual[66]! / expected[66]! - 1)).toBeLessThan(1e-5);
+  expect(largestError(actual.slice(0, 66), expected.slice(0, 66))).toBeLessThan(2e-5);
 });

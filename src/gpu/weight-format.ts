@@ -1,9 +1,17 @@
 import bf16 from '../../shaders/weight-bf16.wgsl?raw';
+import dense from '../../shaders/weight-dense.wgsl?raw';
 import f16 from '../../shaders/weight-f16.wgsl?raw';
 import f32 from '../../shaders/weight-f32.wgsl?raw';
+import { type QuantFormat, quantLayout, quantShape } from './quant-format.ts';
 
-/** How the numbers of a weight matrix are kept on the GPU. */
+/** How a file keeps the numbers of a weight matrix, where they are floats. */
 export type WeightFormat = 'f32' | 'f16' | 'bf16';
+
+/** How the GPU keeps them. */
+export type MatrixFormat = WeightFormat | QuantFormat;
+
+/** Rows of a tile: on the GPU those of one tile have their words next to each other. */
+export const TILE_ROWS = 64;
 
 export interface WeightFormatInfo {
   /** Bytes of one weight. */
@@ -12,6 +20,18 @@ export interface WeightFormatInfo {
   readonly code: string;
   /** `count` weights of little-endian bytes as f32. */
   decode(bytes: Uint8Array, count: number): Float32Array<ArrayBuffer>;
+}
+
+/** What kernels and loader know of a format. */
+export interface MatrixLayout {
+  /** WGSL: WeightWord, TILE and weightAt(row, word, words). */
+  readonly code: readonly string[];
+  /** Constants that the code is made for. */
+  readonly constants: Readonly<Record<string, number>>;
+  /** Columns of one word: a row has ⌈columns / wordColumns⌉. */
+  readonly wordColumns: number;
+  /** Bytes of one word of one row in each plane: weights, and scales where there are any. */
+  readonly planes: readonly number[];
 }
 
 export const WEIGHT_FORMATS: Readonly<Record<WeightFormat, WeightFormatInfo>> = {
@@ -38,9 +58,25 @@ export const WEIGHT_FORMATS: Readonly<Record<WeightFormat, WeightFormatInfo>> = 
   },
 };
 
-/** Bytes of a row on the GPU: whole words of four weights, and a multiple of 16. */
-export function rowBytes(format: WeightFormat, columns: number): number {
-  return Math.ceil((columns * WEIGHT_FORMATS[format].bytes) / 16) * 16;
+export function isQuantFormat(format: MatrixFormat): format is QuantFormat {
+  return !Object.hasOwn(WEIGHT_FORMATS, format);
+}
+
+export function matrixLayout(format: MatrixFormat): MatrixLayout {
+  if (isQuantFormat(format)) return quantLayout(quantShape(format));
+  const { code, bytes } = WEIGHT_FORMATS[format];
+  return { code: [code, dense], constants: {}, wordColumns: 4, planes: [4 * bytes] };
+}
+
+/** Words of a row of `columns`. */
+export function wordsOfRow(format: MatrixFormat, columns: number): number {
+  return Math.ceil(columns / matrixLayout(format).wordColumns);
+}
+
+/** Bytes of a tile of rows of `columns` on the GPU, all planes together. */
+export function tileBytes(format: MatrixFormat, columns: number): number {
+  const bytes = matrixLayout(format).planes.reduce((sum, plane) => sum + plane, 0);
+  return TILE_ROWS * wordsOfRow(format, columns) * bytes;
 }
 
 function decodeWith(bytes: Uint8Array, count: number, read: (view: DataView, i: number) => number) {

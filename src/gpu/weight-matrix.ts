@@ -1,10 +1,22 @@
 import type { Gpu } from './gpu.ts';
-import { rowBytes, WEIGHT_FORMATS, type WeightFormat } from './weight-format.ts';
+import { packFloats, packQuants, packScales } from './pack-tiles.ts';
+import { type PartPlan, planParts } from './plan-parts.ts';
+import { type QuantFormat, type QuantRows, quantFormat, quantShape } from './quant-format.ts';
+import {
+  isQuantFormat,
+  type MatrixFormat,
+  matrixLayout,
+  TILE_ROWS,
+  tileBytes,
+  WEIGHT_FORMATS,
+  type WeightFormat,
+  wordsOfRow,
+} from './weight-format.ts';
 
-/** Bytes of source that are held at once while a matrix is uploaded. */
+/** Bytes of a stretch of tiles that are held at once while a matrix is uploaded. */
 const UPLOAD_BYTES = 8 << 20;
 
-/** A matrix to load, in row-major order: where its rows come from and how they are written there. */
+/** A matrix of floats to load, in row-major order: where its rows come from and how they are written there. */
 export interface MatrixSource {
   readonly label: string;
   readonly rows: number;
@@ -13,20 +25,43 @@ export interface MatrixSource {
   read(from: number, length: number): Promise<Uint8Array>;
 }
 
+/** A quantised matrix to load; UNIT_COLUMNS divides its columns. */
+export interface QuantSource {
+  readonly label: string;
+  readonly rows: number;
+  /** Where scales turn out not to be exact as halves, the matrix is kept with f32 ones. */
+  readonly format: QuantFormat;
+  /** `count` rows from row `from` on. */
+  readRows(from: number, count: number): Promise<QuantRows>;
+}
+
+export type AnySource = MatrixSource | QuantSource;
+
+/** A range of a part's buffer: one plane of words, in tiles. */
+export interface Plane {
+  readonly buffer: GPUBuffer;
+  readonly offset: number;
+  readonly size: number;
+}
+
 /** Consecutive rows of a weight matrix in one buffer and one format. */
 export interface MatrixPart {
   readonly firstRow: number;
   readonly rows: number;
-  readonly format: WeightFormat;
-  /** Rows of rowBytes(format, columns). */
+  readonly format: MatrixFormat;
   readonly buffer: GPUBuffer;
+  /** Weights, then scales where the format has them. */
+  readonly planes: readonly Plane[];
 }
 
-/** A part to be: which rows of which source it takes. */
-interface PartPlan {
-  readonly firstRow: number;
-  readonly format: WeightFormat;
-  readonly pieces: { readonly source: MatrixSource; readonly from: number; readonly rows: number }[];
+/** Scales that halves can't hold exactly. */
+class InexactScales extends Error {
+  readonly source: QuantSource;
+
+  constructor(source: QuantSource) {
+    super(`${source.label}: scales that halves can't hold`);
+    this.source = source;
+  }
 }
 
 /**
@@ -43,92 +78,121 @@ export class WeightMatrix {
     this.rows = rows;
     this.columns = columns;
     this.parts = parts;
-    this.bytes = parts.reduce((sum, part) => sum + part.rows * rowBytes(part.format, columns), 0);
+    this.bytes = parts.reduce((sum, part) => sum + part.buffer.size, 0);
   }
 
   /**
    * Loads `sources` one below the other. Neighbours of one format share a part, up to the device's binding limit.
-   * Holds some 8 MiB of source bytes at a time.
+   * Holds some 8 MiB of packed rows at a time, and what they are read from.
    */
-  static async load(gpu: Gpu, columns: number, sources: readonly MatrixSource[]): Promise<WeightMatrix> {
-    const parts: MatrixPart[] = [];
+  static async load(gpu: Gpu, columns: number, sources: readonly AnySource[]): Promise<WeightMatrix> {
+    let wanted = sources;
+    for (;;) {
+      try {
+        const parts = await loadParts(gpu, columns, wanted);
+        return new WeightMatrix(
+          sources.reduce((sum, source) => sum + source.rows, 0),
+          columns,
+          parts,
+        );
+      } catch (error) {
+        if (!(error instanceof InexactScales)) throw error;
+        // Each turn makes one source's scales f32, so this ends.
+        wanted = wanted.map((source) => (source === error.source ? withWideScales(error.source) : source));
+      }
+    }
+  }
+}
+
+function withWideScales(source: QuantSource): QuantSource {
+  return {
+    label: source.label,
+    rows: source.rows,
+    format: quantFormat({ ...quantShape(source.format), scale: 'f32' }),
+    readRows: (from, count) => source.readRows(from, count),
+  };
+}
+
+async function loadParts(gpu: Gpu, columns: number, sources: readonly AnySource[]): Promise<MatrixPart[]> {
+  const parts: MatrixPart[] = [];
+  try {
     for (const plan of planParts(columns, sources, gpu.bindingLimit)) {
-      const rows = plan.pieces.reduce((sum, piece) => sum + piece.rows, 0);
-      const stride = rowBytes(plan.format, columns);
-      const label = plan.pieces.map((piece) => piece.source.label).join(' | ');
-      const buffer = await gpu.storage(label, rows * stride);
-      parts.push({ firstRow: plan.firstRow, rows, format: plan.format, buffer });
-      let row = 0;
-      for (const piece of plan.pieces) {
-        await uploadRows(gpu, buffer, row * stride, columns, piece.source, piece.from, piece.rows);
-        row += piece.rows;
-      }
+      const part = await allocatePart(gpu, columns, plan);
+      parts.push(part);
+      await uploadPart(gpu, columns, plan, part);
     }
-    return new WeightMatrix(
-      sources.reduce((sum, source) => sum + source.rows, 0),
-      columns,
-      parts,
-    );
+    return parts;
+  } catch (error) {
+    for (const part of parts) gpu.buffers.free(part.buffer);
+    throw error;
   }
 }
 
-/** Cuts `sources`, one below the other, into parts of one format and at most `limit` bytes. */
-export function planParts(columns: number, sources: readonly MatrixSource[], limit: number): PartPlan[] {
-  const plans: PartPlan[] = [];
-  let firstRow = 0;
-  let room = 0;
-  for (const source of sources) {
-    const rowsAPart = Math.floor(limit / rowBytes(source.format, columns));
-    if (rowsAPart < 1) {
-      throw new RangeError(
-        `${source.label}: one row of ${columns} columns is over the binding limit of ${limit} bytes`,
-      );
-    }
-    let from = 0;
-    while (from < source.rows) {
-      let plan = plans.at(-1);
-      if (!plan || plan.format !== source.format || room === 0) {
-        plan = { firstRow, format: source.format, pieces: [] };
-        plans.push(plan);
-        room = rowsAPart;
-      }
-      const rows = Math.min(room, source.rows - from);
-      plan.pieces.push({ source, from, rows });
-      from += rows;
-      firstRow += rows;
-      room -= rows;
-    }
-  }
-  return plans;
+async function allocatePart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>): Promise<MatrixPart> {
+  const { firstRow, rows, format } = plan;
+  const tiles = Math.ceil(rows / TILE_ROWS);
+  const label = plan.pieces.map(({ source }) => source.label).join(' | ');
+  const buffer = await gpu.storage(label, tiles * tileBytes(format, columns));
+  let offset = 0;
+  const planes = matrixLayout(format).planes.map((bytes): Plane => {
+    // A whole number of tiles of words of at least 4 bytes: planes begin at multiples of 256.
+    const size = tiles * TILE_ROWS * wordsOfRow(format, columns) * bytes;
+    offset += size;
+    return { buffer, offset: offset - size, size };
+  });
+  return { firstRow, rows, format, buffer, planes };
 }
 
-async function uploadRows(
-  gpu: Gpu,
-  buffer: GPUBuffer,
-  offset: number,
-  columns: number,
-  source: MatrixSource,
-  from: number,
-  rows: number,
-): Promise<void> {
-  const dense = columns * WEIGHT_FORMATS[source.format].bytes;
-  const stride = rowBytes(source.format, columns);
-  const rowsAtOnce = Math.max(1, Math.floor(UPLOAD_BYTES / stride));
-  for (let row = 0; row < rows; row += rowsAtOnce) {
-    const count = Math.min(rowsAtOnce, rows - row);
-    const bytes = await source.read((from + row) * dense, count * dense);
-    gpu.device.queue.writeBuffer(buffer, offset + row * stride, padRows(bytes, count, dense, stride));
+/** Fills a part, a stretch of whole tiles after another. */
+async function uploadPart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>, part: MatrixPart): Promise<void> {
+  const { queue } = gpu.device;
+  const stretchRows = TILE_ROWS * Math.max(1, Math.floor(UPLOAD_BYTES / tileBytes(part.format, columns)));
+  for (let first = 0; first < part.rows; first += stretchRows) {
+    const rows = Math.min(stretchRows, part.rows - first);
+    const tiles = Math.ceil(rows / TILE_ROWS);
+    const rowsBefore = first / TILE_ROWS;
+    const words = TILE_ROWS * wordsOfRow(part.format, columns);
+    const stretches = matrixLayout(part.format).planes.map((bytes) => new Uint32Array((tiles * words * bytes) / 4));
+    let row = 0;
+    for (const piece of plan.pieces) {
+      // The piece's rows that are in this stretch.
+      const from = Math.max(first, row);
+      const to = Math.min(first + rows, row + piece.rows);
+      if (from < to) {
+        await packRows(stretches, from - first, columns, piece.source, piece.from + from - row, to - from);
+      }
+      row += piece.rows;
+    }
+    part.planes.forEach(({ buffer, offset, size }, i) => {
+      const bytesATile = size / Math.ceil(part.rows / TILE_ROWS);
+      queue.writeBuffer(buffer, offset + rowsBefore * bytesATile, stretches[i]!);
+    });
     // Without a wait the queue would hold a second copy of a large matrix.
-    if (row + rowsAtOnce < rows) await gpu.device.queue.onSubmittedWorkDone();
+    if (first + rows < part.rows) await queue.onSubmittedWorkDone();
   }
 }
 
-/** `count` rows of `dense` bytes, each followed by zeros up to `stride` bytes. */
-function padRows(bytes: Uint8Array, count: number, dense: number, stride: number): Uint8Array<ArrayBuffer> {
-  if (dense === stride) return bytes as Uint8Array<ArrayBuffer>;
-  const padded = new Uint8Array(count * stride);
-  for (let row = 0; row < count; row++) {
-    padded.set(bytes.subarray(row * dense, (row + 1) * dense), row * stride);
+/** Reads `count` rows of a source and packs them at row `row` of a stretch. */
+async function packRows(
+  stretches: readonly Uint32Array[],
+  row: number,
+  columns: number,
+  source: AnySource,
+  from: number,
+  count: number,
+): Promise<void> {
+  if (!isQuantSource(source)) {
+    const { bytes } = WEIGHT_FORMATS[source.format];
+    const read = await source.read(from * columns * bytes, count * columns * bytes);
+    packFloats(stretches[0]!, row, columns, read, bytes as 2 | 4);
+    return;
   }
-  return padded;
+  const shape = quantShape(source.format);
+  const rows = await source.readRows(from, count);
+  packQuants(stretches[0]!, row, columns, rows.quants, shape.bits);
+  if (!packScales(stretches[1]!, row, columns, rows, shape)) throw new InexactScales(source);
+}
+
+function isQuantSource(source: AnySource): source is QuantSource {
+  return isQuantFormat(source.format);
 }

@@ -2,7 +2,7 @@ import { testDevice } from '../../testing/device.ts';
 import { Gpu } from '../gpu.ts';
 import { type LogitsEntry, type PackedStep, packStep, type SequenceEntry } from '../pack-step.ts';
 import { rowWords } from '../row-words.ts';
-import { type MatrixSource, WeightMatrix } from '../weight-matrix.ts';
+import { type AnySource, WeightMatrix } from '../weight-matrix.ts';
 
 /** A greedy logits row; tests change what they are about. */
 export const GREEDY_ENTRY: LogitsEntry = {
@@ -67,7 +67,7 @@ export class KernelBench {
     return (await this.step([{ slot: 0, tokens: new Uint32Array(rows), startPosition: 0, blockTable }])).buffer;
   }
 
-  matrix(columns: number, ...sources: readonly MatrixSource[]): Promise<WeightMatrix> {
+  matrix(columns: number, ...sources: readonly AnySource[]): Promise<WeightMatrix> {
     return WeightMatrix.load(this.gpu, columns, sources);
   }
 

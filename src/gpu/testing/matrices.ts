@@ -1,6 +1,6 @@
-import type { WeightFormat } from '../weight-format.ts';
-import { WEIGHT_FORMATS } from '../weight-format.ts';
-import type { MatrixSource } from '../weight-matrix.ts';
+import { type QuantFormat, type QuantRows, quantShape, quantValues } from '../quant-format.ts';
+import { decodeHalf, isQuantFormat, type MatrixFormat, WEIGHT_FORMATS, type WeightFormat } from '../weight-format.ts';
+import type { AnySource, QuantSource } from '../weight-matrix.ts';
 import type { Random } from './random.ts';
 
 /** The bits of the half nearest to `value`, ties to even; for numbers in the range of normal halves and zero. */
@@ -36,11 +36,45 @@ export function randomMatrix(
   random: Random,
   rows: number,
   columns: number,
-  format: WeightFormat = 'f32',
-): { readonly source: MatrixSource; readonly values: Float32Array<ArrayBuffer> } {
+  format: MatrixFormat = 'f32',
+): { readonly source: AnySource; readonly values: Float32Array<ArrayBuffer> } {
+  if (isQuantFormat(format)) return randomQuants(random, rows, columns, format);
   const bytes = encodeWeights(random.normals(rows * columns), format);
   return {
     source: { label: `random ${format}`, rows, format, read: async (at, length) => bytes.subarray(at, at + length) },
     values: WEIGHT_FORMATS[format].decode(bytes, rows * columns),
+  };
+}
+
+function randomQuants(random: Random, rows: number, columns: number, format: QuantFormat) {
+  const { bits, block, scale } = quantShape(format);
+  const blocks = (rows * columns) / block;
+  // As GGML has them: halves, or products of a half and a small integer; of either sign.
+  const half = (size: number) => {
+    const value = size * (0.1 + random.uniform()) * (random.uniform() < 0.5 ? -1 : 1);
+    return scale === 'f16' ? decodeHalf(encodeHalf(value)) : decodeHalf(encodeHalf(value / 32)) * random.integer(1, 63);
+  };
+  const scales = Float32Array.from({ length: blocks }, () => half(bits === 4 ? 0.1 : 0.01));
+  const mins = Float32Array.from({ length: blocks }, () => half(1));
+  const quants = Int8Array.from({ length: rows * columns }, () =>
+    bits === 4 ? random.integer(0, 15) : random.integer(-128, 127),
+  );
+  const all: QuantRows = { quants, scales, mins };
+  return { source: quantSource(all, columns, format), values: quantValues(all, block) };
+}
+
+/** Quants in memory as a source. */
+export function quantSource(all: QuantRows, columns: number, format: QuantFormat): QuantSource {
+  const rows = all.quants.length / columns;
+  const blocks = all.scales.length / rows;
+  return {
+    label: `quants ${format}`,
+    rows,
+    format,
+    readRows: async (from, count) => ({
+      quants: all.quants.subarray(from * columns, (from + count) * columns),
+      scales: all.scales.subarray(from * blocks, (from + count) * blocks),
+      mins: all.mins.subarray(from * blocks, (from + count) * blocks),
+    }),
   };
 }
