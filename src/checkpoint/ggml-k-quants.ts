@@ -56,7 +56,7 @@ export const Q3_K: BlockFormat = {
 };
 
 /** The six-bit scale and minimum of sub-block `sub` (0 … 7) in the 12 bytes at `at` of Q4_K and Q5_K. */
-function scaleAndMin(block: DataView, at: number, sub: number): readonly [number, number] {
+export function scaleAndMin(block: DataView, at: number, sub: number): readonly [number, number] {
   if (sub < 4) return [block.getUint8(at + sub) & 63, block.getUint8(at + 4 + sub) & 63];
   // The last four have their low nibbles in bytes 8 … 11, their high bits over those of the first four.
   const low = block.getUint8(at + 4 + sub);

@@ -4,10 +4,10 @@ import { decodeHalf } from './half.ts';
 // Formats whose four-bit quants are places in a table of values.
 
 /** Values of IQ4_NL and IQ4_XS: denser around zero. */
-const NON_LINEAR = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113] as const;
+export const NON_LINEAR = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113] as const;
 
 /** Values of FP4 E2M1, doubled so that they are whole. */
-const E2M1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12] as const;
+export const E2M1 = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12] as const;
 
 /** Sixteen bytes of nibbles at `at`: values 0 … 15 the low ones, 16 … 31 the high ones. */
 function decodeTable(
