@@ -11,6 +11,7 @@ export class GatedRunner implements Runner {
   /** How many ids' logprobs each slot tells. */
   readonly #logprobIds = new Map<number, number>();
   #open = false;
+  #inFlight = 0;
   steps = 0;
   /** Of them: several decode steps for one readback, and those with rows that tell prompt positions. */
   repeatedSteps = 0;
@@ -42,7 +43,11 @@ export class GatedRunner implements Runner {
     this.#check(batch);
     // Computed at once, told later: as on a GPU, steps are done in the order in which they were submitted.
     const rows = this.#inner.step(batch);
-    rows.catch(() => {});
+    const settled = () => {
+      this.#inFlight--;
+    };
+    this.#inFlight++;
+    rows.then(settled, settled);
     if (!this.#open) await new Promise<void>((resolve) => this.#held.push(resolve));
     return rows;
   }
@@ -65,6 +70,11 @@ export class GatedRunner implements Runner {
   async openForGood(): Promise<void> {
     this.#open = true;
     await this.release(Number.POSITIVE_INFINITY);
+  }
+
+  /** Nothing is with the runner any more: another engine may have it. */
+  async quiet(): Promise<void> {
+    while (this.#inFlight > 0) await turn();
   }
 
   destroy(): void {

@@ -3,6 +3,7 @@ import type { EngineLimits } from '../engine-options.ts';
 import type { Grammars } from '../grammars.ts';
 import type { EngineRequest } from '../request.ts';
 import { TINY_TOKENS } from './any-request.ts';
+import { GatedRunner } from './gated-runner.ts';
 import { type SampleResult, Served } from './serve.ts';
 
 /** What must not depend on who else runs. */
@@ -63,13 +64,16 @@ export function outcomesAlone(open: () => Promise<Runner>, limits: EngineLimits,
     return outcomeOf;
 
     async function compute(): Promise<Outcome> {
-      const runner = await open();
+      const runner = new GatedRunner(await open());
+      await runner.openForGood();
       const quietLimits = { ...limits, prefixCache: false, stepsInFlight: 1 };
       const quiet = new Served(runner, TINY_TOKENS, quietLimits, { grammars });
       // The first sample tells the prompt's logprobs.
       const logprobStart = index === asked.samples[0]!.index ? asked.logprobStart : undefined;
       const samples = [{ index, credit: 1_000_000, emittedIds: [] }];
-      return outcome(await quiet.serve({ ...asked, jobId: 1n, logprobStart, samples }));
+      const result = await quiet.serve({ ...asked, jobId: 1n, logprobStart, samples });
+      await runner.quiet();
+      return outcome(result);
     }
   };
 }

@@ -180,6 +180,7 @@ export async function runSchedule(
   }
   await gated.openForGood();
   await busy.until(() => busy.allEnded());
+  await gated.quiet();
   for (const { asked, job } of submitted) {
     for (const { index, emittedIds } of job.samples) {
       const result = busy.result(job.jobId, index);
