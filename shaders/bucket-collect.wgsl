@@ -65,7 +65,7 @@ fn main(
   let end = (params.vocabulary + 3u) / 4u;
   let words = wordsOf(row, params.vocabulary);
   let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
-  for (var i = 0u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 64u) {
+  for (var i = lane * 4u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 256u) {
     let chunk = span * SPAN_CHUNKS + i / CHUNK_WORDS;
     if (chunk >= params.chunks) {
       break;
@@ -74,15 +74,16 @@ fn main(
     if (best < floor || placeOf(best, high, low, bucketScale) >= deepest + 1.0) {
       continue;
     }
-    let word = begin + i + lane;
-    if (word < end) {
+    let most = min(begin + i + 4u, end);
+    for (var word = begin + i; word < most; word++) {
       let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
-      let places = trunc(placesOf(values, high, low, bucketScale));
-      let found = (places == vec4<f32>(wanted)) | (places == vec4<f32>(guess));
+      let places = min((vec4<f32>(high) - max(values, vec4<f32>(low))) * bucketScale, vec4<f32>(255.0));
+      let first = (places >= vec4<f32>(wanted)) & (places < vec4<f32>(wanted + 1.0));
+      let found = first | ((places >= vec4<f32>(guess)) & (places < vec4<f32>(guess + 1.0)));
       if (any(found)) {
         for (var j = 0u; j < 4u; j++) {
           if (found[j] && values[j] >= floor && (!PADDED || word * 4u + j < params.vocabulary)) {
-            let at = select(guessAt, listAt, places[j] == wanted);
+            let at = select(guessAt, listAt, first[j]);
             let place = atomicAdd(&lists[at], 1u);
             if (place < LIST) {
               atomicStore(&lists[at + 1u + place], word * 4u + j);

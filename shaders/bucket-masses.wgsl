@@ -61,36 +61,51 @@ fn main(
   let end = (params.vocabulary + 3u) / 4u;
   let words = wordsOf(row, params.vocabulary);
   let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
-  for (var i = 0u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 64u) {
+  for (var i = lane * 4u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 256u) {
     let chunk = span * SPAN_CHUNKS + i / CHUNK_WORDS;
     if (chunk >= params.chunks || bitcast<f32>(chunks[(row * params.chunks + chunk) * 4u]) < floor) {
       continue;
     }
-    let word = begin + i + lane;
-    if (word < end) {
+    let most = min(begin + i + 4u, end);
+    for (var word = begin + i; word < most; word++) {
       let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
-      let kept = values >= vec4<f32>(floor);
-      if (any(kept)) {
-        let clamped = max(values, vec4<f32>(low));
-        let buckets = vec4<u32>(placesOf(values, high, low, bucketScale));
-        let weights = exp2((clamped - vec4<f32>(high)) * scale + vec4<f32>(buckets) * step2);
-        let units = vec4<u32>(min(weights, vec4<f32>(1.0)) * MASS_UNITS + 0.5);
-        // Turned around, since a component by number costs more.
-        var id = word * 4u;
-        var left = vec4<u32>(kept);
-        var bucket4 = buckets;
-        var unit4 = units;
-        for (var j = 0u; j < 4u; j++) {
-          if (left.x != 0u && (!PADDED || id < params.vocabulary)) {
-            atomicAdd(&partials[countsAt + BUCKETS + bucket4.x], unit4.x);
-            if (counted) {
-              atomicAdd(&partials[countsAt + bucket4.x], 1u);
-            }
-          }
-          id += 1u;
-          left = left.yzwx;
-          bucket4 = bucket4.yzwx;
-          unit4 = unit4.yzwx;
+      if (max(max(values.x, values.y), max(values.z, values.w)) < floor) {
+        continue;
+      }
+      let distances = vec4<f32>(high) - max(values, vec4<f32>(low));
+      let buckets = vec4<u32>(min(distances * bucketScale, vec4<f32>(255.0)));
+      let weights = exp2(vec4<f32>(buckets) * step2 - distances * scale);
+      let units = vec4<u32>(min(weights, vec4<f32>(1.0)) * MASS_UNITS + 0.5);
+      let at = vec4<u32>(countsAt) + buckets;
+      var kept = values >= vec4<f32>(floor);
+      if (PADDED) {
+        kept = kept & (vec4<u32>(word * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.vocabulary));
+      }
+      // One by one: a component by number costs more.
+      if (kept.x) {
+        atomicAdd(&partials[at.x + BUCKETS], units.x);
+      }
+      if (kept.y) {
+        atomicAdd(&partials[at.y + BUCKETS], units.y);
+      }
+      if (kept.z) {
+        atomicAdd(&partials[at.z + BUCKETS], units.z);
+      }
+      if (kept.w) {
+        atomicAdd(&partials[at.w + BUCKETS], units.w);
+      }
+      if (counted) {
+        if (kept.x) {
+          atomicAdd(&partials[at.x], 1u);
+        }
+        if (kept.y) {
+          atomicAdd(&partials[at.y], 1u);
+        }
+        if (kept.z) {
+          atomicAdd(&partials[at.z], 1u);
+        }
+        if (kept.w) {
+          atomicAdd(&partials[at.w], 1u);
         }
       }
     }

@@ -5,7 +5,7 @@
 //   partials  [jobs, spans, 2, 256] of bucket-masses.wgsl
 //
 // A workgroup of 16 a job; a thread adds the spans of 16 buckets in order, then every thread the threads before it.
-// Prepend step, sampler-state, threefry and draw.
+// Prepend step, sampler-state, threefry, draw and bucket-at.
 struct Params {
   vocabulary: u32,
   spans: u32,
@@ -98,8 +98,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   let at = step[STEP_LOGITS_AT] + record * 16u;
   if (cut == NONE) {
-    // Everything from the floor on stays.
-    let kept = bitcast<f32>(jobs[jobAt + JOB_ABOVE + BUCKETS]);
+    // Everything from the floor on stays; where nothing is filtered, what is below it too.
+    let all = bitcast<f32>(jobs[jobAt + JOB_ABOVE + BUCKETS]);
+    let kept = select(all, bitcast<f32>(jobs[jobAt + JOB_KEPT_MASS]), task == TASK_DRAW);
     jobs[jobAt + JOB_TASK] = select(0u, TASK_DRAW, job < params.tileRows);
     jobs[jobAt + JOB_KEPT_MASS] = bitcast<u32>(kept);
     picks[job * PICK_STATE + PICK_KEPT_MASS] = bitcast<u32>(kept);

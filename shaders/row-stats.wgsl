@@ -8,7 +8,7 @@
 //
 // A workgroup of 64 a row. A thread adds every 64th chunk in order, thread 0 the threads in order. Top k's
 // floor: the k-th best of the threads' best is no better than the k-th best token.
-// Prepend step and sampler-state.
+// Prepend step, sampler-state, threefry and draw.
 struct Params {
   vocabulary: u32,
   chunks: u32,
@@ -117,11 +117,19 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let minP = bitcast<f32>(step[at + 7u]);
   // Masked ones are below every range.
   let low = min(max(all.w, bitcast<f32>(MASKED - 1u)), high);
-  var floor = max(max(lowestLogit(high, scale, 44.0), low), bounds[0]);
+  let filtered = topK < params.vocabulary || topP < 1.0 || minP > 0.0;
+  // What top p, or without any filter the draw, reaches down to: all that is 2^-depth of the best and less is a fourth of
+  // what they leave at most. Less than 2^-44 of the best is less than the uniform's 24 bits can tell.
+  var depth = 44.0;
+  if (topP < 1.0 || !filtered) {
+    let reached = select(uniformOf(at), topP, topP < 1.0);
+    depth = min(depth, log2(f32(params.vocabulary) / (1.0 - reached)) + 2.0);
+  }
+  var floor = max(max(lowestLogit(high, scale, depth), low), bounds[0]);
   if (minP > 0.0) {
     floor = max(floor, max(high + log(minP) * temperature, lowestLogit(high, scale, 200.0)));
   }
-  var task = select(TASK_DRAW, TASK_CUT, topK < params.vocabulary || topP < 1.0 || minP > 0.0);
+  var task = select(TASK_DRAW, TASK_CUT, filtered);
   task = select(0u, task, sampled && nonFinite == 0u);
   var limit = topK;
   var massLimit = select(3.0e38, topP * all.z, topP < 1.0);

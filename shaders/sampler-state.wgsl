@@ -102,7 +102,3 @@ fn bucketLog2(log2Scale: f32, bucketScale: f32) -> f32 {
 fn placeOf(logit: f32, high: f32, low: f32, bucketScale: f32) -> f32 {
   return min((high - max(logit, low)) * bucketScale, 255.0);
 }
-
-fn placesOf(logits: vec4<f32>, high: f32, low: f32, bucketScale: f32) -> vec4<f32> {
-  return min((vec4<f32>(high) - max(logits, vec4<f32>(low))) * bucketScale, vec4<f32>(255.0));
-}

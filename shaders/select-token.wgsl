@@ -7,7 +7,7 @@
 //   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
 //   digits   [2 * tile rows, 3, 256] u32, scratch of search-tokens.wgsl
 //
-// A workgroup of 16 a job. Prepend step, logit-key, sampler-state, threefry, draw and search-tokens.
+// A workgroup of 16 a job. Prepend step, logit-key, sampler-state, threefry, draw, bucket-at and search-tokens.
 struct Params {
   vocabulary: u32,
   firstRow: u32,

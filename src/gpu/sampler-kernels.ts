@@ -1,3 +1,4 @@
+import bucketAtCode from '../../shaders/bucket-at.wgsl?raw';
 import collectCode from '../../shaders/bucket-collect.wgsl?raw';
 import massesCode from '../../shaders/bucket-masses.wgsl?raw';
 import scanCode from '../../shaders/bucket-scan.wgsl?raw';
@@ -48,15 +49,15 @@ export async function compileSampler(gpu: Gpu, vocabulary: number, small: boolea
     if (small) return { whole: await compile('select-whole', [...SEARCH, wholeCode], 4, 4) };
     const [masses, scan, collect, select] = await Promise.all([
       compile('bucket-masses', [stateCode, words, massesCode], 5, 1),
-      compile('bucket-scan', [stateCode, threefryCode, drawCode, scanCode], 2, 3),
+      compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 2, 3),
       compile('bucket-collect', [stateCode, words, collectCode], 6, 1),
-      compile('select-token', [...SEARCH, selectCode], 5, 3),
+      compile('select-token', [...SEARCH, bucketAtCode, selectCode], 5, 3),
     ]);
     return { buckets: { masses, scan, collect, select } };
   };
   const [chunks, rows, search, top, tell] = await Promise.all([
     compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
-    compile('row-stats', [stateCode, rowsCode], 3, 4),
+    compile('row-stats', [stateCode, threefryCode, drawCode, rowsCode], 3, 4),
     searched(),
     compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
     compile('tell-logprobs', [stateCode, tellCode], 4, 3),
