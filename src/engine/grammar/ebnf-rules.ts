@@ -7,6 +7,9 @@ const BEYOND: CharSet = [
   [0x80, 0xd7ff],
   [0xe000, 0x10ffff],
 ];
+/** Places of a count that are spelled out, and of one chunk of a longer one. */
+const UNROLLED = 32;
+const CHUNK = 32;
 /** Characters of all rules together. */
 const MOST_TEXT = 8 * 2 ** 20;
 
@@ -58,24 +61,54 @@ export class EbnfRules {
 
   /**
    * One character of the set, as an expression; undefined for an empty set. xgrammar's own classes compare single
-   * bytes, which is right for ASCII only: others are spelled byte by byte, in rules that it can't inline, since only
-   * whole rules are taken so.
+   * bytes, which is right for ASCII and for all that is not ASCII: others are spelled byte by byte.
    */
   chars(set: CharSet): string | undefined {
-    const ascii = intersection(set, ASCII);
-    const beyond = intersection(set, BEYOND);
-    if (beyond.length === 0) return ascii.length === 0 ? undefined : `[${classOf(ascii)}]`;
-    if (JSON.stringify(beyond) === JSON.stringify(BEYOND)) {
-      const not = intersection(complement(ascii), ASCII);
-      return not.length === 0 ? '([\\x00-\\x7F] | [^\\x00-\\x7F])' : `[^${classOf(not)}]`;
-    }
-    const byHead = utf8Ranges(beyond).map(([head, ...tail]) => `${byteClass(head!)} ${this.#bytes(tail)}`);
-    const rule = this.rule(byHead.join(' | '));
-    return ascii.length === 0 ? rule : `([${classOf(ascii)}] | ${rule})`;
+    const ways = spellings(set);
+    return ways.length === 0 ? undefined : choice(ways.map((way) => way.join(' ')));
   }
 
-  #bytes([head, ...tail]: readonly (readonly [number, number])[]): string {
-    return this.rule(tail.length === 0 ? byteClass(head!) : `${byteClass(head!)} ${this.#bytes(tail)}`);
+  /** `min` to `max` times any of some ways to spell a character, of which there is at least one. */
+  repeated(ways: readonly Spelling[], min: number, max: number | undefined): string {
+    const once = choice(ways.map((way) => way.join(' ')));
+    if (max !== undefined) return this.#counted(once, min, max);
+    const first = min === 0 ? '' : `${this.#counted(once, min, min)} `;
+    return `${first}${ways.length === 1 && ways[0]!.length === 1 ? `${once}*` : this.#star(ways)}`;
+  }
+
+  /** Within one rule that calls itself last, xgrammar knows for each token at once whether it may come. */
+  #star(ways: readonly Spelling[]): string {
+    return this.recursive((name) => ['""', ...ways.map((way) => `${way.join(' ')} ${name}`)].join(' | '));
+  }
+
+  /** A rule that refers to itself; the same one for the same body. */
+  recursive(body: (name: string) => string): string {
+    const key = body('itself');
+    let name = this.#names.get(key);
+    if (name === undefined) {
+      name = this.reserve();
+      this.#names.set(key, name);
+      this.define(name, body(name));
+    }
+    return name;
+  }
+
+  /**
+   * xgrammar looks at its whole vocabulary for each place of a count, so that a long one is made of equal chunks. These
+   * are rules that it can't inline, since they refer to another.
+   */
+  #counted(once: string, min: number, max: number): string {
+    if (max <= UNROLLED) return repeat(once, min, max);
+    const last = this.rule(once);
+    const upTo = (count: number) => this.rule(`"" | ${`${once} (`.repeat(count - 1)}${last}${')?'.repeat(count - 1)}`);
+    const whole = this.rule(`${repeat(once, CHUNK - 1, CHUNK - 1)} ${last}`);
+    const needed = [...Array<string>(Math.floor(min / CHUNK)).fill(whole)];
+    if (min % CHUNK > 0) needed.push(repeat(once, min % CHUNK, min % CHUNK));
+    let more = (max - min) % CHUNK === 0 ? '""' : upTo((max - min) % CHUNK);
+    for (let left = Math.floor((max - min) / CHUNK); left > 0; left--) {
+      more = this.rule(`${upTo(CHUNK - 1)} | ${whole} ${more}`);
+    }
+    return [...needed, more].join(' ');
   }
 }
 
@@ -102,6 +135,23 @@ function literalChar(char: string): string {
   if (char === '"' || char === '\\') return `\\${char}`;
   const code = char.codePointAt(0)!;
   return code < 0x20 || code === 0x7f ? hex(code) : char;
+}
+
+/** Classes of bytes, one after the other. */
+export type Spelling = readonly string[];
+
+/** The ways to spell a character of the set. */
+export function spellings(set: CharSet): readonly Spelling[] {
+  const ascii = intersection(set, ASCII);
+  const beyond = intersection(set, BEYOND);
+  if (beyond.length === 0) return ascii.length === 0 ? [] : [[`[${classOf(ascii)}]`]];
+  const all = JSON.stringify(beyond) === JSON.stringify(BEYOND);
+  const not = intersection(complement(ascii), ASCII);
+  if (all && not.length > 0) return [[`[^${classOf(not)}]`]];
+  const spelled = all
+    ? [['[^\\u0000-\\u007F]']]
+    : utf8Ranges(beyond).map((bytes) => bytes.map((byte) => byteClass(byte)));
+  return ascii.length === 0 ? spelled : [[`[${classOf(ascii)}]`], ...spelled];
 }
 
 function classOf(set: CharSet): string {

@@ -1,7 +1,7 @@
 import type { Constraint } from '../request.ts';
 import { ConstraintError } from './constraint-error.ts';
 import { withExactClasses } from './ebnf-classes.ts';
-import { EbnfRules } from './ebnf-rules.ts';
+import { EbnfRules, spellings } from './ebnf-rules.ts';
 import { regexExpression } from './regex-rules.ts';
 import { parseRegex } from './regex-syntax.ts';
 import { isNode } from './schema-node.ts';
@@ -40,7 +40,7 @@ function schemaGrammar(schema: unknown): string {
 
 function regexGrammar(text: string): string {
   const rules = new EbnfRules('r');
-  return rules.grammar(regexExpression(parseRegex(text), (set) => rules.chars(set)));
+  return rules.grammar(regexExpression(parseRegex(text), rules, spellings));
 }
 
 function exactGrammar(text: string): string {

@@ -1,5 +1,5 @@
 import { type CharSet, charsOf, complement, hasChar, intersection, without } from './char-set.ts';
-import { choice, type EbnfRules, literal, repeat } from './ebnf-rules.ts';
+import { type EbnfRules, literal, repeat, type Spelling, spellings } from './ebnf-rules.ts';
 import { integerExpression } from './number-rules.ts';
 
 /** Whitespace in a row: with no bound, a model that likes spaces never gets to the end of an object. */
@@ -9,6 +9,33 @@ const SPECIAL = charsOf('"\\');
 /** What a JSON string may hold as it is. */
 const PLAIN = without(complement(CONTROLS), SPECIAL);
 const SHORT_ESCAPES = { '"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't' } as const;
+
+/** What follows a string, for xgrammar to look ahead; at the end of a text it is not asked. */
+const BEHIND = `(= [ \\n\\t]{0,${MOST_SPACES}} [,}\\]:])`;
+/** More characters than any output has. */
+const MOST_CHARS = 2 ** 16;
+const ALL: CharSet = [[0, 0x10ffff]];
+
+/** A value's own text. */
+export function jsonLiteral(value: unknown): string {
+  // Masks never let a line's end of its own kind through; JSON has another way to say it.
+  const text = JSON.stringify(value).replace(/[\u2028\u2029]/g, (char) => `\\u${char.charCodeAt(0).toString(16)}`);
+  return literal(text);
+}
+
+/** The ways in which a string spells a character of the set. */
+export function jsonSpellings(set: CharSet): readonly Spelling[] {
+  const ways = [...spellings(intersection(set, PLAIN))];
+  for (const [char, letter] of Object.entries(SHORT_ESCAPES)) {
+    if (hasChar(set, char.charCodeAt(0))) ways.push([literal(`\\${letter}`)]);
+  }
+  // Other control characters only where nothing else is meant: few models' outputs want them.
+  if (ways.length > 0) return ways;
+  for (let code = 0; code < 0x20; code++) {
+    if (hasChar(set, code)) ways.push([literal(JSON.stringify(String.fromCharCode(code)).slice(1, -1))]);
+  }
+  return ways;
+}
 
 /** Expressions for the parts that all JSON texts have. */
 export class JsonRules {
@@ -28,31 +55,23 @@ export class JsonRules {
     return `${this.space} "," ${this.space}`;
   }
 
+  /** A string of any kind: its rest calls itself, with what may stand behind, as xgrammar likes it best. */
   get string(): string {
-    return this.rules.rule(`"\\"" ${repeat(this.character, 0, undefined)} "\\""`);
-  }
-
-  /** One character of a string; an escape is never half of one. */
-  get character(): string {
     const hex = '[0-9A-Fa-f]';
+    // An escape is never half of a character.
     const unicode = `"u" ([0-9A-CE-Fa-ce-f] ${hex} ${hex} ${hex} | [Dd] [0-7] ${hex} ${hex})`;
-    return this.rules.rule(`${this.rules.chars(PLAIN)} | "\\\\" (["\\\\/bfnrt] | ${unicode})`);
+    const plain = this.rules.chars(PLAIN);
+    const rest = this.rules.recursive(
+      (name) => `("\\"" | ${plain} ${name} | "\\\\" ["\\\\/bfnrt] ${name} | "\\\\" ${unicode} ${name}) ${BEHIND}`,
+    );
+    return `"\\"" ${rest}`;
   }
 
-  /** One character of the set, as a string spells it; undefined for an empty set. */
-  characterOf(set: CharSet): string | undefined {
-    const ways: string[] = [];
-    const plain = this.rules.chars(intersection(set, PLAIN));
-    if (plain !== undefined) ways.push(plain);
-    for (const [char, letter] of Object.entries(SHORT_ESCAPES)) {
-      if (hasChar(set, char.charCodeAt(0))) ways.push(literal(`\\${letter}`));
-    }
-    // Other control characters only where nothing else is meant: few models' outputs want them.
-    if (ways.length > 0) return choice(ways);
-    for (let code = 0; code < 0x20; code++) {
-      if (hasChar(set, code)) ways.push(literal(JSON.stringify(String.fromCharCode(code)).slice(1, -1)));
-    }
-    return ways.length === 0 ? undefined : choice(ways);
+  /** A string of so many characters, none of them an escape. */
+  stringOfLength(min: number, max: number | undefined): string {
+    return this.rules.rule(
+      `"\\"" ${this.rules.repeated(spellings(PLAIN), min, max && Math.max(min, Math.min(max, MOST_CHARS)))} "\\""`,
+    );
   }
 
   /** Any string but these. */
@@ -62,21 +81,18 @@ export class JsonRules {
 
   /** The rest of a string, and its quote, that is none of these rests. */
   #tailBut(rests: readonly (readonly string[])[]): string {
-    if (rests.length === 0) return this.rules.rule(`${repeat(this.character, 0, undefined)} "\\""`);
+    // Spelled without \u, so that no name comes in by another spelling.
+    const others = this.rules.rule(`${this.rules.repeated(jsonSpellings(ALL), 0, undefined)} "\\""`);
+    if (rests.length === 0) return others;
     const ways = rests.some((rest) => rest.length === 0) ? [] : ['"\\""'];
     const heads = new Set(rests.flatMap(([head]) => (head === undefined ? [] : [head])));
-    // Spelled without \u, so that no name comes in by another spelling.
-    const other = this.characterOf(complement(charsOf([...heads].join(''))));
-    ways.push(`${other} ${this.rules.rule(`${repeat(this.#spelledOnce, 0, undefined)} "\\""`)}`);
+    for (const way of jsonSpellings(complement(charsOf([...heads].join(''))))) ways.push(`${way.join(' ')} ${others}`);
     for (const head of heads) {
       const tails = rests.filter((rest) => rest[0] === head).map((rest) => rest.slice(1));
-      ways.push(`${this.characterOf(charsOf(head))} ${this.#tailBut(tails)}`);
+      const after = this.#tailBut(tails);
+      for (const way of jsonSpellings(charsOf(head))) ways.push(`${way.join(' ')} ${after}`);
     }
     return this.rules.rule(ways.join(' | '));
-  }
-
-  get #spelledOnce(): string {
-    return this.characterOf([[0, 0x10ffff]])!;
   }
 
   get number(): string {

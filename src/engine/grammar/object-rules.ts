@@ -1,5 +1,6 @@
 import { ConstraintError } from './constraint-error.ts';
-import { choice, literal } from './ebnf-rules.ts';
+import { choice } from './ebnf-rules.ts';
+import { jsonLiteral } from './json-rules.ts';
 import { same } from './merge-schemas.ts';
 import { countOf, isNode, requiredOf, type SchemaNode, schemasOf, stringOf } from './schema-node.ts';
 import type { SchemaRules } from './schema-rules.ts';
@@ -50,7 +51,7 @@ function declared(
     const isRequired = required.has(name);
     if (schema === false && !isRequired) continue;
     const value = schemas.expression(schema, [...path, 'properties', name]);
-    members.push({ text: schemas.json.member(literal(JSON.stringify(name)), value), isRequired });
+    members.push({ text: schemas.json.member(jsonLiteral(name), value), isRequired });
   }
   return { members, names: [...properties.keys()] };
 }

@@ -37,8 +37,8 @@ const NOT_WORD = charSet([
   [0x60, 0x60],
   [0x7b, 0x7f],
 ]);
-/** What no flavour's dot leaves out. */
-const DOT = complement(charsOf('\n\r\u0085\u2028\u2029'));
+/** What no flavour's dot leaves out, of the lines' ends that models know. */
+const DOT = complement(charsOf('\n\r'));
 const CLASSES: Readonly<Record<string, CharSet>> = {
   d: DIGITS,
   D: complement(DIGITS),

@@ -1,6 +1,6 @@
 import { ConstraintError } from './constraint-error.ts';
-import { choice, type EbnfRules, literal, repeat } from './ebnf-rules.ts';
-import { JsonRules } from './json-rules.ts';
+import { choice, type EbnfRules } from './ebnf-rules.ts';
+import { JsonRules, jsonLiteral, jsonSpellings } from './json-rules.ts';
 import { mergeSchemas, same } from './merge-schemas.ts';
 import { decimalExpression, integerExpression, type NumberBounds } from './number-rules.ts';
 import { objectExpression } from './object-rules.ts';
@@ -64,7 +64,7 @@ export class SchemaRules {
 
   /** A string's text by a regular expression, in quotes. */
   patternString(pattern: string): string {
-    const inner = regexExpression(parseRegex(pattern), (set) => this.json.characterOf(set));
+    const inner = regexExpression(parseRegex(pattern), this.#rules, jsonSpellings);
     return this.#rules.rule(`"\\"" ${inner} "\\""`);
   }
 
@@ -146,7 +146,7 @@ export class SchemaRules {
       values = values.filter((value) => types.some((each) => isOfType(value, each)));
     }
     if (values.length === 0) throw new ConstraintError('nothing is right by it');
-    return choice(values.map((value) => literal(JSON.stringify(value))));
+    return choice(values.map((value) => jsonLiteral(value)));
   }
 
   #type(node: SchemaNode, type: SchemaType, path: readonly string[]): string {
@@ -212,7 +212,7 @@ export class SchemaRules {
     if (regex !== undefined) return this.patternString(regex);
     if (!isCounted) return this.json.string;
     if (max !== undefined && max < (min ?? 0)) throw new ConstraintError('"minLength" is greater than "maxLength"');
-    return this.#rules.rule(`"\\"" ${repeat(this.json.character, min ?? 0, max)} "\\""`);
+    return this.json.stringOfLength(min ?? 0, max);
   }
 }
 

@@ -7,10 +7,15 @@ const AFTER_E0 = 4;
 const AFTER_ED = 5;
 const AFTER_F0 = 6;
 const AFTER_F4 = 7;
-const STATES = 8;
+const AFTER_E2 = 8;
+const AFTER_E2_80 = 9;
+const STATES = 10;
 const BROKEN = -1;
 
-/** State after a byte, by RFC 3629's table: no overlong forms, no surrogates, nothing over U+10FFFF. */
+/**
+ * State after a byte, by RFC 3629's table: no overlong forms, no surrogates, nothing over U+10FFFF. U+2028 and U+2029 are
+ * left out too: a dot means them to some regular expressions, and not to others.
+ */
 function next(state: number, byte: number): number {
   switch (state) {
     case START:
@@ -18,6 +23,7 @@ function next(state: number, byte: number): number {
       if (byte < 0xc2) return BROKEN;
       if (byte < 0xe0) return LAST;
       if (byte === 0xe0) return AFTER_E0;
+      if (byte === 0xe2) return AFTER_E2;
       if (byte === 0xed) return AFTER_ED;
       if (byte < 0xf0) return LAST_TWO;
       if (byte === 0xf0) return AFTER_F0;
@@ -33,6 +39,11 @@ function next(state: number, byte: number): number {
       return byte >= 0xa0 && byte < 0xc0 ? LAST : BROKEN;
     case AFTER_ED:
       return byte >= 0x80 && byte < 0xa0 ? LAST : BROKEN;
+    case AFTER_E2:
+      if (byte === 0x80) return AFTER_E2_80;
+      return byte > 0x80 && byte < 0xc0 ? LAST : BROKEN;
+    case AFTER_E2_80:
+      return byte >= 0x80 && byte < 0xc0 && byte !== 0xa8 && byte !== 0xa9 ? START : BROKEN;
     case AFTER_F0:
       return byte >= 0x90 && byte < 0xc0 ? LAST_TWO : BROKEN;
     default:
