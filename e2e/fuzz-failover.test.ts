@@ -53,7 +53,7 @@ beforeAll(async () => {
     heartbeatMs: 300,
     closeGraceMs: 0,
     // For a rank that nobody has, and for one that comes back.
-    startWaitMs: 10_000,
+    startWaitMs: 6_000,
     rejoinWaitMs: 20_000,
     logger: pino({ level: 'silent' }),
   });
