@@ -33,7 +33,7 @@ describe('the engine under random schedules', () => {
     expect(reached.hiddenStates).toBeGreaterThan(runs / 10);
     expect(reached.takenOver).toBeGreaterThan(runs / 10);
     expect(Math.min(reached.prompts, reached.constrained)).toBeGreaterThan(runs / 50);
-  }, 600_000);
+  }, 1_800_000);
 });
 
 describe('the engine', () => {
