@@ -6,7 +6,7 @@ import { TILE_ROWS } from './weight-format.ts';
 
 /** Rows [count, columns] of floats of `bytes` bytes each. */
 export function packFloats(stretch: Uint32Array, row: number, columns: number, source: Uint8Array, bytes: 2 | 4): void {
-  const aligned = source.byteOffset % bytes === 0 ? source : source.slice();
+  const aligned = source.byteOffset % bytes === 0 ? source : new Uint8Array(source);
   const from = elements(aligned, bytes);
   const to = elements(stretch, bytes);
   const words = Math.ceil(columns / 4);

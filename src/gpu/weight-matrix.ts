@@ -193,6 +193,6 @@ async function packRows(
   if (!packScales(stretches[1]!, row, columns, rows, shape)) throw new InexactScales(source);
 }
 
-function isQuantSource(source: AnySource): source is QuantSource {
+export function isQuantSource(source: AnySource): source is QuantSource {
   return isQuantFormat(source.format);
 }

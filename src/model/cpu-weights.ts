@@ -1,4 +1,5 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { Quantisation } from '../gpu/quantise.ts';
 import type { LlamaConfig } from './llama-config.ts';
 import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
 
@@ -22,9 +23,13 @@ export interface CpuWeights {
   readonly head: Float32Array;
 }
 
-/** Reads a whole model into memory. Throws CheckpointError. */
-export async function loadCpuWeights(checkpoint: Checkpoint, config: LlamaConfig): Promise<CpuWeights> {
-  const tensors = new LlamaTensors(checkpoint);
+/** Reads a whole model into memory, floats quantised as `quantisation` says. Throws CheckpointError. */
+export async function loadCpuWeights(
+  checkpoint: Checkpoint,
+  config: LlamaConfig,
+  quantisation?: Quantisation,
+): Promise<CpuWeights> {
+  const tensors = new LlamaTensors(checkpoint, undefined, quantisation);
   const { hiddenSize, vocabSize } = config;
   const embedding = await tensors.floats(hiddenSize, [tensors.matrix(EMBEDDING_NAME, vocabSize, hiddenSize)]);
   const layers: CpuLayerWeights[] = [];

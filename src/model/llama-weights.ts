@@ -1,5 +1,6 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { Gpu } from '../gpu/gpu.ts';
+import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { LlamaConfig } from './llama-config.ts';
@@ -29,20 +30,21 @@ export interface LlamaWeights {
   readonly bytes: number;
 }
 
-/** Loads layers [from, to) and no other tensor. Throws CheckpointError or AllocationError. */
+/** Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says. Throws CheckpointError or AllocationError. */
 export async function loadLlamaWeights(
   gpu: Gpu,
   checkpoint: Checkpoint,
   config: LlamaConfig,
   range: { readonly from: number; readonly to: number },
   onRead?: (bytes: number) => void,
+  quantisation?: Quantisation,
 ): Promise<LlamaWeights> {
   const { from, to } = range;
   const { hiddenSize, vocabSize } = config;
   if (!(from >= 0 && from < to && to <= config.layers)) {
     throw new RangeError(`layers ${from} to ${to} of a model of ${config.layers}`);
   }
-  const tensors = new LlamaTensors(checkpoint, onRead);
+  const tensors = new LlamaTensors(checkpoint, onRead, quantisation);
   const before = gpu.buffers.liveBytes;
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
   const sources = Array.from({ length: to - from }, (_, i) => layerSources(tensors, config, from + i));
@@ -51,10 +53,10 @@ export async function loadLlamaWeights(
   const embeddingSource =
     isFirst || (isLast && config.tiedHead) ? tensors.matrix(EMBEDDING_NAME, vocabSize, hiddenSize) : undefined;
   const headSource = isLast && !config.tiedHead ? tensors.matrix(HEAD_NAME, vocabSize, hiddenSize) : undefined;
-  if (isLast) tensors.find(FINAL_NORM_NAME, [hiddenSize]);
+  if (isLast) tensors.findVector(FINAL_NORM_NAME, hiddenSize);
   for (let layer = from; layer < to; layer++) {
-    tensors.find(layerNames(layer).attentionNorm, [hiddenSize]);
-    tensors.find(layerNames(layer).feedForwardNorm, [hiddenSize]);
+    tensors.findVector(layerNames(layer).attentionNorm, hiddenSize);
+    tensors.findVector(layerNames(layer).feedForwardNorm, hiddenSize);
   }
 
   const norm = async (name: string): Promise<GPUBuffer> => {

@@ -4,6 +4,7 @@ import { AdjustLogits } from '../gpu/adjust-logits.ts';
 import { splitItemBytes } from '../gpu/attention.ts';
 import { Gpu } from '../gpu/gpu.ts';
 import { stepWords } from '../gpu/pack-step.ts';
+import type { Quantisation } from '../gpu/quantise.ts';
 import { Sampler } from '../gpu/sampler.ts';
 import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
@@ -41,6 +42,8 @@ export interface LoadOptions extends KvRequest {
   readonly maxTopLogprobs?: number;
   /** Shortens the model's own. */
   readonly contextLength?: number;
+  /** How matrices of floats are quantised while they load; default: not at all. */
+  readonly quantisation?: Quantisation;
   /** Bytes a binding may have, below the device's limit; for tests. */
   readonly bindingLimit?: number;
   /** Bytes of tensors read so far, of all that will be. */
@@ -77,6 +80,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     config,
     { from: 0, to: config.layers },
     progress(checkpoint, config, options),
+    options.quantisation,
   );
   const positions = Math.min(limits.contextLength, blocks * BLOCK_TOKENS);
   const splitItems = Math.max(
