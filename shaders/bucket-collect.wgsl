@@ -24,6 +24,16 @@ struct Params {
 @group(0) @binding(6) var<storage, read> picks: array<u32>;
 @group(0) @binding(7) var<storage, read_write> lists: array<atomic<u32>>;
 
+var<private> high: f32;
+var<private> floor: f32;
+var<private> low: f32;
+var<private> bucketScale: f32;
+// Buckets, and where their lists begin.
+var<private> wanted: f32;
+var<private> guess: f32;
+var<private> listAt: u32;
+var<private> guessAt: u32;
+
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -41,13 +51,13 @@ fn main(
   if (jobs[jobAt + JOB_TASK] == 0u) {
     return;
   }
-  let high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
-  let floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
-  let low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
-  let bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
-  var wanted = f32(jobs[jobAt + JOB_BUCKET]);
-  var guess = -1.0;
-  var listAt = job * LISTS_OF_JOB;
+  high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
+  floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
+  low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
+  bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
+  wanted = f32(jobs[jobAt + JOB_BUCKET]);
+  guess = -1.0;
+  listAt = job * LISTS_OF_JOB;
   if (params.round == 0u) {
     if (jobs[jobAt + JOB_GUESS] != NONE) {
       guess = f32(jobs[jobAt + JOB_GUESS]);
@@ -60,37 +70,59 @@ fn main(
     wanted = f32(pending);
     listAt += 2u * (LIST + 1u);
   }
-  let guessAt = job * LISTS_OF_JOB + LIST + 1u;
+  guessAt = job * LISTS_OF_JOB + LIST + 1u;
   let deepest = max(wanted, guess);
   let end = (params.vocabulary + 3u) / 4u;
   let words = wordsOf(row, params.vocabulary);
   let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
   for (var i = lane * 4u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 256u) {
-    let chunk = span * SPAN_CHUNKS + i / CHUNK_WORDS;
-    if (chunk >= params.chunks) {
-      break;
-    }
-    let best = bitcast<f32>(chunks[(row * params.chunks + chunk) * 4u]);
-    if (best < floor || placeOf(best, high, low, bucketScale) >= deepest + 1.0) {
-      continue;
-    }
-    let most = min(begin + i + 4u, end);
-    for (var word = begin + i; word < most; word++) {
-      let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
-      let places = min((vec4<f32>(high) - max(values, vec4<f32>(low))) * bucketScale, vec4<f32>(255.0));
-      let first = (places >= vec4<f32>(wanted)) & (places < vec4<f32>(wanted + 1.0));
-      let found = first | ((places >= vec4<f32>(guess)) & (places < vec4<f32>(guess + 1.0)));
-      if (any(found)) {
-        for (var j = 0u; j < 4u; j++) {
-          if (found[j] && values[j] >= floor && (!PADDED || word * 4u + j < params.vocabulary)) {
-            let at = select(guessAt, listAt, first[j]);
-            let place = atomicAdd(&lists[at], 1u);
-            if (place < LIST) {
-              atomicStore(&lists[at + 1u + place], word * 4u + j);
-            }
-          }
+    let word = begin + i;
+    if (word < end) {
+      let best = bitcast<f32>(chunks[(row * params.chunks + word / CHUNK_WORDS) * 4u]);
+      if (best >= floor && placeOf(best, high, low, bucketScale) < deepest + 1.0) {
+        // Past the end the last word again, which is left out.
+        let places0 = placesOf(words, word);
+        let places1 = placesOf(words, min(word + 1u, end - 1u));
+        let places2 = placesOf(words, min(word + 2u, end - 1u));
+        let places3 = placesOf(words, min(word + 3u, end - 1u));
+        // A loop, since SwiftShader goes through an if whose condition holds for no thread.
+        var some = any((meets(places0) | meets(places1)) | (meets(places2) | meets(places3)));
+        while (some) {
+          take(word, places0);
+          take(word + 1u, places1);
+          take(word + 2u, places2);
+          take(word + 3u, places3);
+          some = false;
         }
       }
     }
+  }
+}
+
+// Buckets of a word's ids, before the fraction is cut off; of those that don't count, none.
+fn placesOf(words: u32, word: u32) -> vec4<f32> {
+  let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
+  let places = min((vec4<f32>(high) - max(values, vec4<f32>(low))) * bucketScale, vec4<f32>(255.0));
+  return select(vec4<f32>(-2.0), places, values >= vec4<f32>(floor));
+}
+
+fn meets(places: vec4<f32>) -> vec4<bool> {
+  let first = (places >= vec4<f32>(wanted)) & (places < vec4<f32>(wanted + 1.0));
+  return first | ((places >= vec4<f32>(guess)) & (places < vec4<f32>(guess + 1.0)));
+}
+
+fn take(word: u32, places: vec4<f32>) {
+  var left = places;
+  var found = meets(places);
+  for (var id = word * 4u; id < params.vocabulary && any(found); id++) {
+    if (found.x) {
+      let at = select(guessAt, listAt, left.x >= wanted && left.x < wanted + 1.0);
+      let place = atomicAdd(&lists[at], 1u);
+      if (place < LIST) {
+        atomicStore(&lists[at + 1u + place], id);
+      }
+    }
+    left = left.yzwx;
+    found = vec4<bool>(found.yzw, false);
   }
 }

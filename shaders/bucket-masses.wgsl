@@ -9,8 +9,8 @@
 //   partials  [jobs, spans, 2, 256] u32: counts and masses
 //
 // A workgroup of 64 a job and span of 16 chunks. Weights count from their bucket's top: sums of integers, which have no
-// order. 8,192 of at most 2^18 fit a word. A chunk whose best is below the floor isn't read. They are added in storage:
-// SwiftShader compiles a millisecond for each word of workgroup memory, which it zeroes one by one.
+// order. 8,192 of at most 2^18 fit a word. A chunk whose best is below the floor isn't read. No barrier: SwiftShader
+// runs a kernel that has one several times slower. So they are added in storage, where bucket-scan.wgsl leaves zeros.
 // Prepend step, sampler-state and logit-words.
 struct Params {
   vocabulary: u32,
@@ -29,6 +29,15 @@ struct Params {
 
 const MASS_UNITS = 262144.0;
 
+var<private> high: f32;
+var<private> floor: f32;
+var<private> low: f32;
+var<private> bucketScale: f32;
+var<private> scale: f32;
+var<private> step2: f32;
+var<private> counted: bool;
+var<private> countsAt: u32;
+
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -46,68 +55,65 @@ fn main(
   if (jobs[jobAt + JOB_TASK] == 0u) {
     return;
   }
-  let countsAt = index * 2u * BUCKETS;
-  for (var i = lane; i < 2u * BUCKETS; i += 64u) {
-    atomicStore(&partials[countsAt + i], 0u);
-  }
-  storageBarrier();
-  let high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
-  let floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
-  let low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
-  let bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
-  let scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
-  let step2 = bucketLog2(scale, bucketScale);
-  let counted = jobs[jobAt + JOB_LIMIT] < params.vocabulary;
+  countsAt = index * 2u * BUCKETS;
+  high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
+  floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
+  low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
+  bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
+  scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
+  step2 = bucketLog2(scale, bucketScale);
+  counted = jobs[jobAt + JOB_LIMIT] < params.vocabulary;
   let end = (params.vocabulary + 3u) / 4u;
   let words = wordsOf(row, params.vocabulary);
   let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
   for (var i = lane * 4u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 256u) {
-    let chunk = span * SPAN_CHUNKS + i / CHUNK_WORDS;
-    if (chunk >= params.chunks || bitcast<f32>(chunks[(row * params.chunks + chunk) * 4u]) < floor) {
-      continue;
-    }
-    let most = min(begin + i + 4u, end);
-    for (var word = begin + i; word < most; word++) {
-      let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
-      if (max(max(values.x, values.y), max(values.z, values.w)) < floor) {
-        continue;
-      }
-      let distances = vec4<f32>(high) - max(values, vec4<f32>(low));
-      let buckets = vec4<u32>(min(distances * bucketScale, vec4<f32>(255.0)));
-      let weights = exp2(vec4<f32>(buckets) * step2 - distances * scale);
-      let units = vec4<u32>(min(weights, vec4<f32>(1.0)) * MASS_UNITS + 0.5);
-      let at = vec4<u32>(countsAt) + buckets;
-      var kept = values >= vec4<f32>(floor);
-      if (PADDED) {
-        kept = kept & (vec4<u32>(word * 4u) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(params.vocabulary));
-      }
-      // One by one: a component by number costs more.
-      if (kept.x) {
-        atomicAdd(&partials[at.x + BUCKETS], units.x);
-      }
-      if (kept.y) {
-        atomicAdd(&partials[at.y + BUCKETS], units.y);
-      }
-      if (kept.z) {
-        atomicAdd(&partials[at.z + BUCKETS], units.z);
-      }
-      if (kept.w) {
-        atomicAdd(&partials[at.w + BUCKETS], units.w);
-      }
-      if (counted) {
-        if (kept.x) {
-          atomicAdd(&partials[at.x], 1u);
-        }
-        if (kept.y) {
-          atomicAdd(&partials[at.y], 1u);
-        }
-        if (kept.z) {
-          atomicAdd(&partials[at.z], 1u);
-        }
-        if (kept.w) {
-          atomicAdd(&partials[at.w], 1u);
-        }
+    let word = begin + i;
+    if (word < end && bitcast<f32>(chunks[(row * params.chunks + word / CHUNK_WORDS) * 4u]) >= floor) {
+      // Past the end the last word again, which is left out.
+      let words0 = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
+      let words1 = bitcast<vec4<f32>>(logitWord(words, min(word + 1u, end - 1u), params.vocabulary));
+      let words2 = bitcast<vec4<f32>>(logitWord(words, min(word + 2u, end - 1u), params.vocabulary));
+      let words3 = bitcast<vec4<f32>>(logitWord(words, min(word + 3u, end - 1u), params.vocabulary));
+      let highs = max(max(words0, words1), max(words2, words3));
+      // A loop, since SwiftShader goes through an if whose condition holds for no thread.
+      var some = max(max(highs.x, highs.y), max(highs.z, highs.w)) >= floor;
+      while (some) {
+        add(word, words0);
+        add(word + 1u, words1);
+        add(word + 2u, words2);
+        add(word + 3u, words3);
+        some = false;
       }
     }
+  }
+}
+
+fn add(word: u32, values: vec4<f32>) {
+  let distances = vec4<f32>(high) - max(values, vec4<f32>(low));
+  let buckets = vec4<u32>(min(distances * bucketScale, vec4<f32>(255.0)));
+  let weights = exp2(vec4<f32>(buckets) * step2 - distances * scale);
+  let units = vec4<u32>(min(weights, vec4<f32>(1.0)) * MASS_UNITS + 0.5);
+  let at = vec4<u32>(countsAt) + buckets;
+  let ids = vec4<u32>(word * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
+  let kept = (values >= vec4<f32>(floor)) & (ids < vec4<u32>(params.vocabulary));
+  // One by one: a component by number costs more.
+  if (kept.x) {
+    atomicAdd(&partials[at.x + BUCKETS], units.x);
+  }
+  if (kept.y) {
+    atomicAdd(&partials[at.y + BUCKETS], units.y);
+  }
+  if (kept.z) {
+    atomicAdd(&partials[at.z + BUCKETS], units.z);
+  }
+  if (kept.w) {
+    atomicAdd(&partials[at.w + BUCKETS], units.w);
+  }
+  var places = at;
+  for (var left = select(vec4<u32>(0u), vec4<u32>(kept), counted); any(left != vec4<u32>(0u)); left = vec4<u32>(left.yzw, 0u)) {
+    if (left.x != 0u) {
+      atomicAdd(&partials[places.x], 1u);
+    }
+    places = places.yzwx;
   }
 }

@@ -2,7 +2,7 @@
 //
 //   step      metadata; logits rows = step[2]
 //   jobs, picks, lists  sampler-state.wgsl
-//   partials  [jobs, spans, 2, 256] of bucket-masses.wgsl
+//   partials  [jobs, spans, 2, 256] of bucket-masses.wgsl; left zero for its next run
 //
 // A workgroup of 16 a job; a thread adds the spans of 16 buckets in order, then every thread the threads before it.
 // Prepend step, sampler-state, threefry, draw and bucket-at.
@@ -15,7 +15,7 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> partials: array<u32>;
+@group(0) @binding(2) var<storage, read_write> partials: array<u32>;
 @group(0) @binding(3) var<storage, read_write> jobs: array<u32>;
 @group(0) @binding(4) var<storage, read_write> picks: array<u32>;
 @group(0) @binding(5) var<storage, read_write> lists: array<u32>;
@@ -58,6 +58,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       let at = (job * params.spans + span) * 2u * BUCKETS + bucket;
       bucketCount += partials[at];
       bucketMass += f32(partials[at + BUCKETS]);
+      partials[at] = 0u;
+      partials[at + BUCKETS] = 0u;
     }
     count += bucketCount;
     mass += bucketMass * MASS_UNIT * exp2(-f32(bucket) * step2);

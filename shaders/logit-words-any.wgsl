@@ -1,8 +1,6 @@
 // As logit-words.wgsl, for any vocabulary: ids past its end are masked.
 @group(0) @binding(2) var<storage, read> logits: array<u32>;
 
-const PADDED = true;
-
 fn wordsOf(row: u32, vocabulary: u32) -> u32 {
   return row * vocabulary;
 }

@@ -3,9 +3,6 @@
 //   logits  [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
 @group(0) @binding(2) var<storage, read> logits: array<vec4<u32>>;
 
-// Whether a word may have ids past the vocabulary.
-const PADDED = false;
-
 // Where a row's words begin.
 fn wordsOf(row: u32, vocabulary: u32) -> u32 {
   return row * (vocabulary / 4u);

@@ -49,7 +49,7 @@ export async function compileSampler(gpu: Gpu, vocabulary: number, small: boolea
     if (small) return { whole: await compile('select-whole', [...SEARCH, wholeCode], 4, 4) };
     const [masses, scan, collect, select] = await Promise.all([
       compile('bucket-masses', [stateCode, words, massesCode], 5, 1),
-      compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 2, 3),
+      compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 1, 4),
       compile('bucket-collect', [stateCode, words, collectCode], 6, 1),
       compile('select-token', [...SEARCH, bucketAtCode, selectCode], 5, 3),
     ]);
