@@ -8,7 +8,7 @@ const BEYOND: CharSet = [
   [0xe000, 0x10ffff],
 ];
 /** Places of a count that are spelled out, and of one chunk of a longer one. */
-const UNROLLED = 32;
+const UNROLLED = 8;
 const CHUNK = 32;
 /** Characters of all rules together. */
 const MOST_TEXT = 8 * 2 ** 20;
@@ -94,21 +94,26 @@ export class EbnfRules {
   }
 
   /**
-   * xgrammar looks at its whole vocabulary for each place of a count, so that a long one is made of equal chunks. These
-   * are rules that it can't inline, since they refer to another.
+   * xgrammar looks at its whole vocabulary for each place of a count, so that a long one is made of chunks, whose places
+   * all counts of the same character share.
    */
   #counted(once: string, min: number, max: number): string {
     if (max <= UNROLLED) return repeat(once, min, max);
-    const last = this.rule(once);
-    const upTo = (count: number) => this.rule(`"" | ${`${once} (`.repeat(count - 1)}${last}${')?'.repeat(count - 1)}`);
-    const whole = this.rule(`${repeat(once, CHUNK - 1, CHUNK - 1)} ${last}`);
-    const needed = [...Array<string>(Math.floor(min / CHUNK)).fill(whole)];
-    if (min % CHUNK > 0) needed.push(repeat(once, min % CHUNK, min % CHUNK));
-    let more = (max - min) % CHUNK === 0 ? '""' : upTo((max - min) % CHUNK);
+    const needed = Array<string>(Math.floor(min / CHUNK)).fill(this.#exactly(once, CHUNK));
+    if (min % CHUNK > 0) needed.push(this.#exactly(once, min % CHUNK));
+    let more = this.#upTo(once, (max - min) % CHUNK);
     for (let left = Math.floor((max - min) / CHUNK); left > 0; left--) {
-      more = this.rule(`${upTo(CHUNK - 1)} | ${whole} ${more}`);
+      more = this.rule(`${this.#upTo(once, CHUNK - 1)} | ${this.#exactly(once, CHUNK)} ${more}`);
     }
     return [...needed, more].join(' ');
+  }
+
+  #exactly(once: string, count: number): string {
+    return count === 1 ? this.rule(once) : this.rule(`${once} ${this.#exactly(once, count - 1)}`);
+  }
+
+  #upTo(once: string, count: number): string {
+    return count === 0 ? '""' : this.rule(`"" | ${once} ${this.#upTo(once, count - 1)}`);
   }
 }
 

@@ -39,7 +39,7 @@ it('takes exactly the integers within its bounds', () => {
         expect(regex?.test('-0') || regex?.test('00') || regex?.test('')).toBeFalsy();
       },
     ),
-    { numRuns: 300 },
+    { numRuns: 150 },
   );
 });
 
@@ -81,7 +81,7 @@ it('takes no decimal outside its bounds, and those within that have few digits',
         }
       },
     ),
-    { numRuns: 500 },
+    { numRuns: 100 },
   );
 });
 
