@@ -240,6 +240,8 @@ describe('the relay goes', () => {
   test('before a page has joined: the page says so, goes on trying and joins by itself', async () => {
     const relay = await relayWith();
     const page = await (await browserWith()).open(relay.webUrl);
+    // All that the page loads before it joins is there; its load event doesn't wait for its Web Worker's script.
+    await page.waitForFunction("performance.getEntriesByType('resource').some(({ name }) => /worker/.test(name))");
     await relay.command.kill();
     await page.getByRole('button', { name: /join/i }).click();
     await page.waitForFunction('/trying again/.test(document.body.innerText)', undefined, { timeout: 10_000 });
