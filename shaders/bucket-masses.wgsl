@@ -90,10 +90,10 @@ fn main(
 
 fn add(word: u32, values: vec4<f32>) {
   let distances = vec4<f32>(high) - max(values, vec4<f32>(low));
-  let buckets = vec4<u32>(min(distances * bucketScale, vec4<f32>(255.0)));
-  let weights = exp2(vec4<f32>(buckets) * step2 - distances * scale);
-  let units = vec4<u32>(min(weights, vec4<f32>(1.0)) * MASS_UNITS + 0.5);
-  let at = vec4<u32>(countsAt) + buckets;
+  let buckets = trunc(min(distances * bucketScale, vec4<f32>(255.0)));
+  let weights = exp2(buckets * step2 - distances * scale);
+  let units = integersOf(min(weights, vec4<f32>(1.0)) * MASS_UNITS);
+  let at = vec4<u32>(countsAt) + integersOf(buckets);
   let ids = vec4<u32>(word * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
   let kept = (values >= vec4<f32>(floor)) & (ids < vec4<u32>(params.vocabulary));
   // One by one: a component by number costs more.
@@ -116,4 +116,9 @@ fn add(word: u32, values: vec4<f32>) {
     }
     places = places.yzwx;
   }
+}
+
+// The nearest integers to numbers below 2^23, from a float's fraction: a conversion has to mind what doesn't fit.
+fn integersOf(numbers: vec4<f32>) -> vec4<u32> {
+  return bitcast<vec4<u32>>(numbers + vec4<f32>(8388608.0)) & vec4<u32>(0x7fffffu);
 }
