@@ -27,9 +27,9 @@ const KEPT_HEAP_BYTES = 256 * 2 ** 20;
 /** Compiled constraints that a worker keeps beyond those in use, and characters of all it has. */
 const KEPT_GRAMMARS = 32;
 const KEPT_TEXT = 2 * 2 ** 20;
-/** Constraints that wait to be compiled, and milliseconds that one waits. */
-const MOST_WAITING = 64;
-const WAIT_MS = 20_000;
+/** Constraints that wait to be opened, more than an engine's queue has; and milliseconds that one waits. */
+const MOST_WAITING = 512;
+const WAIT_MS = 30_000;
 /** Times that a matcher is opened again because its worker was lost to another constraint. */
 const MOST_TRIES = 4;
 
