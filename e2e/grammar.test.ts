@@ -180,7 +180,8 @@ test.each(HOSTILE)('$name ends in time, and another stream runs on', async ({ na
   const during = times.filter((at) => at - begun < took);
   const gap = Math.max(0, ...during.map((at, i) => at - (during[i - 1] ?? begun)));
   console.log(`${name}: ${end} after ${took.toFixed(0)} ms; longest gap ${gap.toFixed(0)} ms of ${during.length}`);
-  expect(gap).toBeLessThan(2_000);
+  // A compilation may take 5 s: who waited for it would stand still that long.
+  expect(gap).toBeLessThan(3_500);
 });
 
 test('afterwards the reference text comes as ever', async () => {

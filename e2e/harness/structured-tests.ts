@@ -93,6 +93,9 @@ export function describeStructured(generation: Generation): void {
       ...more,
     });
 
+    /** All go through the second generation; how a kind is passed on, the first one's two tell as well. */
+    const some = <T>(all: readonly T[]) => (generation === 2 ? all : all.slice(0, 2));
+
     const ways = { whole, streamed };
 
     describe.each(Object.entries(ways))('%s', (_, run) => {
@@ -105,7 +108,7 @@ export function describeStructured(generation: Generation): void {
         }
       }
 
-      test.each(SCHEMAS.map((each) => [each.name, each] as const))('json_schema: %s', async (_, each) => {
+      test.each(some(SCHEMAS).map((each) => [each.name, each] as const))('json_schema: %s', async (_, each) => {
         const schema = JSON.parse(each.text);
         const response_format = { type: 'json_schema' as const, json_schema: { name: 'answer', strict: true, schema } };
         await expectHolds(each, { response_format, ...BRIEF });
@@ -150,11 +153,11 @@ export function describeStructured(generation: Generation): void {
       });
 
       // Fields of SGLang's that the library's types don't know.
-      test.each(REGEXES.map((each) => [each.name, each] as const))('regex: %s', async (_, each) => {
+      test.each(some(REGEXES).map((each) => [each.name, each] as const))('regex: %s', async (_, each) => {
         await expectHolds(each, { regex: each.text });
       });
 
-      test.each(EBNFS.map((each) => [each.name, each] as const))('ebnf: %s', async (_, each) => {
+      test.each(some(EBNFS).map((each) => [each.name, each] as const))('ebnf: %s', async (_, each) => {
         await expectHolds(each, { ebnf: each.text });
       });
 
