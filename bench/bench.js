@@ -1,4 +1,4 @@
-// `npm run bench` and `npm run bench:engine`: builds the benches for both runtimes and runs them; see README.md.
+// `npm run bench`, `npm run bench:engine` and `npm run bench:kernels`: builds the benches for both runtimes and runs them; see README.md.
 import { spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 import type { BenchReport } from '../core/report.ts';
-import { runBench } from '../core/run-bench.ts';
-import type { BenchRequest } from '../core/setting.ts';
+import { runRequest } from '../core/run-request.ts';
+import type { AnyRequest } from '../core/setting.ts';
 
 type Message =
   | { readonly type: 'log'; readonly text: string }
@@ -10,13 +10,13 @@ type Message =
 /** The Web Worker's global scope, as far as it is used: these files are checked as Node's. */
 const scope = globalThis as unknown as {
   readonly navigator: { readonly gpu?: GPU };
-  onmessage: (event: { readonly data: BenchRequest }) => void;
+  onmessage: (event: { readonly data: AnyRequest }) => void;
   postMessage(message: Message): void;
 };
 
 scope.onmessage = async ({ data }) => {
   try {
-    const report = await runBench(data, {
+    const report = await runRequest(data, {
       openGpu: async () => scope.navigator.gpu ?? Promise.reject(new Error('this browser has no WebGPU')),
       readFile: async (path) => new Uint8Array(await (await fetch(`/${path}`)).arrayBuffer()),
       log: (text) => scope.postMessage({ type: 'log', text }),

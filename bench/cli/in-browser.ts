@@ -4,7 +4,7 @@ import type { Browser } from 'playwright-core';
 import sirv from 'sirv';
 import { hasDisplay, launchOptions, mayHaveGpu } from '../../src/cli/launch-browser.ts';
 import type { BenchReport } from '../core/report.ts';
-import type { BenchRequest } from '../core/setting.ts';
+import type { AnyRequest } from '../core/setting.ts';
 
 /** A browser on the built bench page. */
 export class BrowserRuntime {
@@ -38,7 +38,7 @@ export class BrowserRuntime {
   }
 
   /** Runs in a page of its own, which goes afterwards with all it holds. */
-  async run(request: BenchRequest, log: (text: string) => void): Promise<BenchReport> {
+  async run(request: AnyRequest, log: (text: string) => void): Promise<BenchReport> {
     const page = await this.#browser.newPage();
     try {
       await page.exposeFunction('benchLog', log);

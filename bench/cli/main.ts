@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { dawnEnvironment } from '../../scripts/dawn-environment.js';
 import { findBrowser } from '../../src/cli/find-browser.ts';
 import { type BenchReport, verdict } from '../core/report.ts';
-import { runBench } from '../core/run-bench.ts';
-import type { BenchRequest } from '../core/setting.ts';
+import { runRequest } from '../core/run-request.ts';
+import type { AnyRequest } from '../core/setting.ts';
 import { openDawn } from './dawn.ts';
 import { BrowserRuntime } from './in-browser.ts';
 import { type BenchOptions, readOptions, USAGE } from './options.ts';
@@ -59,7 +59,7 @@ async function inNode({ requests }: BenchOptions): Promise<BenchReport[]> {
   // Kept: Dawn's device dies with its GPU object.
   const gpu = await openDawn();
   const host = { openGpu: async () => gpu, readFile: (path: string) => readFile(join(root, path)), log };
-  return oneAfterTheOther(requests, (request) => runBench(request, host));
+  return oneAfterTheOther(requests, (request) => runRequest(request, host));
 }
 
 async function inBrowser({ requests }: BenchOptions, executablePath: string): Promise<BenchReport[]> {
@@ -72,20 +72,20 @@ async function inBrowser({ requests }: BenchOptions, executablePath: string): Pr
 }
 
 async function oneAfterTheOther(
-  requests: readonly BenchRequest[],
-  run: (request: BenchRequest) => Promise<BenchReport>,
+  requests: readonly AnyRequest[],
+  run: (request: AnyRequest) => Promise<BenchReport>,
 ): Promise<BenchReport[]> {
   const reports: BenchReport[] = [];
   for (const request of requests) reports.push(await run(request));
   return reports;
 }
 
-function keep({ runtime, out }: BenchOptions, reports: readonly BenchReport[], args: readonly string[]): void {
+function keep({ what, runtime, out }: BenchOptions, reports: readonly BenchReport[], args: readonly string[]): void {
   const at = new Date().toISOString();
   const { length: cores, 0: first } = cpus();
   const machine = { platform: process.platform, cores, processor: first?.model };
   mkdirSync(out, { recursive: true });
-  const file = join(out, `engine-${runtime}-${at.replaceAll(':', '-').slice(0, 19)}.json`);
+  const file = join(out, `${what}-${runtime}-${at.replaceAll(':', '-').slice(0, 19)}.json`);
   writeFileSync(file, `${JSON.stringify({ at, runtime, args, machine, reports }, null, 1)}\n`);
   log(`\nKept in ${file}`);
 }

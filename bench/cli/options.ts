@@ -1,16 +1,22 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { QUANT_FORMATS } from '../../src/gpu/quant-format.ts';
+import type { MatrixFormat } from '../../src/gpu/weight-format.ts';
 import type { ModelChoice } from '../core/bench-model.ts';
 import { TABLE_NAMES, type TableName } from '../core/report.ts';
-import type { BenchRequest, TraceChoice } from '../core/setting.ts';
+import type { AnyRequest, BenchRequest, TraceChoice } from '../core/setting.ts';
 
 export interface BenchOptions {
+  /** Which bench; results are named after it. */
+  readonly what: 'engine' | 'kernels';
   readonly runtime: 'node' | 'browser';
-  readonly requests: readonly BenchRequest[];
+  readonly requests: readonly AnyRequest[];
   /** Where results go, beside the screen; undefined: nowhere else. */
   readonly out: string;
 }
+
+const FORMATS: readonly MatrixFormat[] = ['f32', 'f16', 'bf16', ...QUANT_FORMATS];
 
 export const USAGE = `npm run bench:engine -- [options]
   --config NAME|FILE   stories260K, a name in bench/configs/, or a Llama's config.json; may be given several times
@@ -22,7 +28,11 @@ export const USAGE = `npm run bench:engine -- [options]
   --trace FILE         a trace in Mooncake's format (default: bench/traces/small.jsonl)
   --trace-block N      tokens that a hash of the trace stands for (default: what fits the context, at most 512)
   --trace-speed N      times faster than written (default: 1)
-  --quick              fewer samples`;
+  --quick              fewer samples
+
+npm run bench:kernels -- [options]
+  --formats A,B        how weights are kept: ${FORMATS.join(', ')} (default: all)
+  --runtime NAME, --quick`;
 
 const STORIES = 'stories260K';
 const SMALL = 'SmolLM2-135M';
@@ -39,6 +49,7 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
       runtime: { type: 'string', default: 'browser' },
       tables: { type: 'string' },
       weights: { type: 'string' },
+      formats: { type: 'string' },
       context: { type: 'string' },
       trace: { type: 'string', default: join(root, 'bench', 'traces', 'small.jsonl') },
       'trace-block': { type: 'string' },
@@ -48,9 +59,14 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
     },
   });
   const everything = positionals.length === 0;
-  if (positionals.some((name) => name !== 'engine'))
-    throw new Error(`there is no bench ${positionals.join(' ')}; there is engine`);
+  const what = positionals[0] ?? 'engine';
+  if (positionals.length > 1 || (what !== 'engine' && what !== 'kernels'))
+    throw new Error(`there is no bench ${positionals.join(' ')}; there are engine and kernels`);
   const runtime = oneOf('--runtime', values.runtime, ['browser', 'node'] as const);
+  if (what === 'kernels') {
+    const formats = values.formats?.split(',').map((name) => oneOf('--formats', name, FORMATS)) ?? FORMATS;
+    return { what, runtime, requests: [{ formats, quick: values.quick }], out: values.out };
+  }
   const tables = values.tables?.split(',').map((name) => oneOf('--tables', name, TABLE_NAMES));
   const weights =
     values.weights === undefined ? undefined : oneOf('--weights', values.weights, ['f32', 'f16', 'bf16'] as const);
@@ -69,7 +85,7 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
       name === STORIES ? TABLE_NAMES : values.config || everything ? LARGE_TABLES : (['decode'] as const);
     return { model, tables: tables ?? byDefault, quick: values.quick, context, trace };
   });
-  return { runtime, requests, out: values.out };
+  return { what, runtime, requests, out: values.out };
 }
 
 function configNames(root: string): string[] {

@@ -18,7 +18,7 @@ export interface Roofline {
 }
 
 export interface BenchTable {
-  readonly name: TableName;
+  readonly name: string;
   readonly title: string;
   readonly columns: readonly string[];
   readonly rows: readonly BenchRow[];

@@ -7,6 +7,7 @@ import { attentionTable } from './attention-table.ts';
 import { openModel } from './bench-model.ts';
 import { contextTable } from './context-table.ts';
 import { decodeTable } from './decode-table.ts';
+import { describeAdapter } from './describe-adapter.ts';
 import { hostTable } from './host-table.ts';
 import { prefillTable } from './prefill-table.ts';
 import { prefixTable } from './prefix-table.ts';
@@ -43,12 +44,9 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
   const gpu = await host.openGpu();
   const { adapter, device } = await requestDevice(gpu);
   try {
-    const { info } = adapter;
-    const software =
-      info.isFallbackAdapter || /swiftshader|llvmpipe|lavapipe/i.test(`${info.architecture} ${info.description}`);
+    const { name: adapterName, software } = describeAdapter(adapter);
     const model = await openModel(request.model, host.readFile);
     const roofline = await measureRoofline(device, request.quick ? 3 : 5);
-    const adapterName = [info.vendor, info.architecture, info.description].filter(Boolean).join(' ');
     host.log(
       `\n${model.name}, weights ${model.weights}, on ${adapterName}\nroofline: copy ${fixed(roofline.copyGBs)} GB/s (read + written), multiply-add ${fixed(roofline.gflops, 1)} GFLOP/s (f32)`,
     );

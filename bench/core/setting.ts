@@ -1,4 +1,5 @@
 import type { Random } from '../../src/gpu/testing/random.ts';
+import type { MatrixFormat } from '../../src/gpu/weight-format.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
 import type { BenchModel, ModelChoice } from './bench-model.ts';
 import type { Roofline, TableName } from './report.ts';
@@ -13,6 +14,14 @@ export interface BenchRequest {
   readonly context: number | undefined;
   readonly trace: TraceChoice;
 }
+
+/** Which kernels to time by themselves; plain data too. */
+export interface KernelsRequest {
+  readonly formats: readonly MatrixFormat[];
+  readonly quick: boolean;
+}
+
+export type AnyRequest = BenchRequest | KernelsRequest;
 
 export interface TraceChoice {
   readonly name: string;

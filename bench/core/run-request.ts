@@ -1,0 +1,8 @@
+import type { BenchReport } from './report.ts';
+import { type BenchHost, runBench } from './run-bench.ts';
+import { runKernels } from './run-kernels.ts';
+import type { AnyRequest } from './setting.ts';
+
+export function runRequest(request: AnyRequest, host: BenchHost): Promise<BenchReport> {
+  return 'model' in request ? runBench(request, host) : runKernels(request, host);
+}
