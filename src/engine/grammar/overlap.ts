@@ -2,6 +2,7 @@ import { same } from './merge-schemas.ts';
 import { isNode, isOfType, listOf, requiredOf, type SchemaNode, schemasOf, typesOf } from './schema-node.ts';
 
 const MOST_DEEP = 8;
+const ALL_TYPES = typesOf({});
 
 /** Whether an output that is made by `a` may be right by `b`; no only where that is sure. */
 export function mayOverlap(a: SchemaNode, b: SchemaNode, resolve: (schema: unknown) => SchemaNode, depth = 0): boolean {
@@ -9,7 +10,8 @@ export function mayOverlap(a: SchemaNode, b: SchemaNode, resolve: (schema: unkno
   const values = valuesOf(a);
   const others = valuesOf(b);
   if (values && others) return values.some((value) => others.some((other) => same(value, other)));
-  const types = typesOf(b);
+  // Without a type, it takes values of every other type than its keywords are for.
+  const types = 'type' in b ? typesOf(b) : ALL_TYPES;
   if (values) return values.some((value) => types.some((type) => isOfType(value, type)));
   if (others) return others.some((value) => typesOf(a).some((type) => isOfType(value, type)));
   const common = typesOf(a).filter((type) => types.includes(type) || overlapsNumber(type, types));

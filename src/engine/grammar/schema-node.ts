@@ -120,3 +120,9 @@ export function isOfType(value: unknown, type: SchemaType): boolean {
       return typeof value === type;
   }
 }
+
+/** Keywords that say something of such a value, beside those for all. */
+export function keywordsFor(value: unknown): readonly string[] {
+  const type = TYPES.find((each) => each in OF_TYPE && isOfType(value, each));
+  return (type && OF_TYPE[type]) ?? [];
+}

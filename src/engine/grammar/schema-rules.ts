@@ -12,6 +12,7 @@ import {
   countOf,
   isNode,
   isOfType,
+  keywordsFor,
   listOf,
   numberOf,
   type SchemaNode,
@@ -138,13 +139,12 @@ export class SchemaRules {
   #values(node: SchemaNode): string {
     let values = 'enum' in node ? listOf(node, 'enum')! : [node.const];
     if ('const' in node) values = values.filter((value) => same(value, node.const));
-    const { type, const: _, enum: __, ...others } = node;
-    const [other] = Object.keys(others);
-    if (other !== undefined) throw new ConstraintError(`"${other}" beside given values is not served`);
-    if (type !== undefined) {
+    if ('type' in node) {
       const types = typesOf(node);
       values = values.filter((value) => types.some((each) => isOfType(value, each)));
     }
+    const other = values.flatMap((value) => keywordsFor(value).filter((key) => key in node))[0];
+    if (other !== undefined) throw new ConstraintError(`"${other}" beside given values is not served`);
     if (values.length === 0) throw new ConstraintError('nothing is right by it');
     return choice(values.map((value) => jsonLiteral(value)));
   }

@@ -72,6 +72,7 @@ export const HOSTILE: readonly HostileConstraint[] = [
   schema('an unknown type', { type: 'objekt' }, /"type"/),
   schema('what is not served', { type: 'array', uniqueItems: true }, /uniqueItems/),
   schema('what is not served, inside', { properties: { a: { not: {} } } }, /\/properties\/a.*"not"/),
+  schema('alternatives that overlap', { oneOf: [true, { type: 'string', pattern: '^a+$' }], properties: {} }, /oneOf/),
   schema('refers to nothing', { $ref: '#/$defs/x' }, /names nothing/),
   schema('refers elsewhere', { $ref: 'http://x/y' }, /"\$ref"/),
   schema('refers to itself', { $ref: '#' }, /no token/),

@@ -12,7 +12,7 @@ const FORMATS = {
   hostname: /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/,
 };
 
-const ajv = new Ajv2020({ strict: false, formats: FORMATS });
+const ajv = new Ajv2020({ strict: false, ownProperties: true, formats: FORMATS });
 
 /** What is wrong with a finished output; undefined: nothing. */
 export function judge(of: ConstrainedCase, output: Uint8Array): string | undefined {
