@@ -39,6 +39,8 @@ export class SchemaRules {
   readonly #root: unknown;
   /** Rules of what $ref names, by its text. */
   readonly #referred = new Map<string, string>();
+  /** What was referred to since the last bracket: to come back to one of them would say nothing. */
+  #passing = new Set(['#']);
   #depth = 0;
 
   constructor(root: unknown, rules: EbnfRules) {
@@ -87,11 +89,14 @@ export class SchemaRules {
   }
 
   #reference(uri: string): string {
+    if (this.#passing.has(uri)) throw new ConstraintError('a "$ref" leads to itself');
     const known = this.#referred.get(uri);
     if (known !== undefined) return known;
     const name = this.#rules.reserve();
     this.#referred.set(uri, name);
+    this.#passing.add(uri);
     this.#rules.define(name, this.expression(this.#lookUp(uri), [uri]));
+    this.#passing.delete(uri);
     return name;
   }
 
@@ -152,9 +157,9 @@ export class SchemaRules {
   #type(node: SchemaNode, type: SchemaType, path: readonly string[]): string {
     switch (type) {
       case 'object':
-        return this.#rules.rule(objectExpression(node, this, path));
+        return this.#behindBracket(() => this.#rules.rule(objectExpression(node, this, path)));
       case 'array':
-        return this.#array(node, path);
+        return this.#behindBracket(() => this.#array(node, path));
       case 'string':
         return this.#string(node);
       case 'integer':
@@ -169,6 +174,14 @@ export class SchemaRules {
       case 'null':
         return '"null"';
     }
+  }
+
+  #behindBracket(express: () => string): string {
+    const passing = this.#passing;
+    this.#passing = new Set();
+    const expression = express();
+    this.#passing = passing;
+    return expression;
   }
 
   #array(node: SchemaNode, path: readonly string[]): string {
