@@ -15,18 +15,32 @@
 // workgroup, so that all variants give the same bits. With SPLIT each split has threads of its own in the workgroup,
 // for adapters on which the rows alone are too few threads; else a thread walks all of them.
 //
-// A template (src/gpu/template.ts). The line `#unit` stands for linear-dense.wgsl or linear-quant.wgsl.
-// Prepend the constants ROWS, COLUMNS, THREADS and SPLIT_THREADS, and the files of the weight's format.
+// NORMED: the input is a row x of the residual stream times the norm's gain (linear-add.wgsl, norm-input.wgsl wrote both
+// it and the sums of x^2), so the sums only miss the factor 1 / sqrt(mean(x^2) + epsilon).
+//
+// A template (src/gpu/template.ts). The line `#unit` stands for linear-dense.wgsl or linear-quant.wgsl, the line
+// `#finish` for what is done with the sums: linear-store.wgsl, -add, -gate or -rotate.
+// Prepend the constants ROWS, COLUMNS, THREADS, SPLIT_THREADS and *_BINDING, and the files of the weight's format.
 struct Params {
+  // Rows of the part; of paired ones pairs, over all parts.
   outputs: u32,
   words: u32,
   splitWords: u32,
   inputWords: u32,
   outputStride: u32,
+  // The part's first row, or pair.
   outputAt: u32,
-  accumulate: u32,
   countWord: u32,
   firstColumn: u32,
+  tiles: u32,
+  // Of the norm.
+  normColumns: u32,
+  epsilon: f32,
+  squaresWords: u32,
+  // What #finish asks for.
+  extra0: u32,
+  extra1: u32,
+  extra2: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -42,18 +56,20 @@ const TILE_THREADS = TILE / ROWS;
 var<workgroup> sums: array<f32, THREADS * SPLIT_THREADS * ROWS * COLUMNS>;
 #end
 
-fn store(column: u32, row: u32, sum: f32) {
-  if (row >= params.outputs || params.firstColumn + column >= step[params.countWord]) {
-    return;
-  }
-  let at = column * params.outputStride + params.outputAt + row;
-  if (params.accumulate == 1u) {
-    output[at] = output[at] + sum;
-  } else {
-    output[at] = sum;
-  }
-}
+#if NORMED
+@group(0) @binding(SQUARES_BINDING) var<storage, read> squares: array<vec4<f32>>;
 
+fn normFactor(column: u32) -> f32 {
+  var sums = vec4<f32>();
+  for (var word = 0u; word < params.squaresWords; word++) {
+    sums += squares[column * params.squaresWords + word];
+  }
+  let sum = (sums.x + sums.y) + (sums.z + sums.w);
+  return 1.0 / sqrt(sum / f32(params.normColumns) + params.epsilon);
+}
+#end
+
+#declare
 @compute @workgroup_size(THREADS, SPLIT_THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -61,7 +77,7 @@ fn main(
   @builtin(local_invocation_id) local: vec3<u32>,
 ) {
   let thread = (group.y * groups.x + group.x) * THREADS + local.x;
-  let rowThreads = (params.outputs + TILE - 1u) / TILE * TILE_THREADS;
+  let rowThreads = params.tiles * TILE_THREADS;
   let column = thread / rowThreads * COLUMNS;
   let tile = thread % rowThreads / TILE_THREADS;
   let lane = thread % rowThreads % TILE_THREADS;
@@ -123,14 +139,22 @@ fn main(
     #end
   }
   #end
-  // One store in a loop: 32 of them, each with its conditions, take a second to compile.
+  // What is done with a sum stands in a loop: 32 times its code would take a second to compile.
   var totals: array<f32, ROWS * COLUMNS>;
-  #for r ROWS
   #for c COLUMNS
-  totals[$ru * COLUMNS + $cu] = total$r_$c;
-  #end
-  #end
-  for (var i = 0u; i < ROWS * COLUMNS; i++) {
-    store(column + i % COLUMNS, tile * TILE + lane + i / COLUMNS * TILE_THREADS, totals[i]);
+  {
+    #if NORMED
+    let factor = normFactor(min(params.firstColumn + column + $cu, lastColumn));
+    #end
+    #for r ROWS
+    #if NORMED
+    totals[$ru * COLUMNS + $cu] = total$r_$c * factor;
+    #end
+    #if PLAIN
+    totals[$ru * COLUMNS + $cu] = total$r_$c;
+    #end
+    #end
   }
+  #end
+#finish
 }

@@ -2,12 +2,12 @@
 // is nibble i of lane l, so that one mask takes four neighbours out of all lanes. Units lie in tiles of 64 rows as
 // words of floats do (weight-dense.wgsl), and a unit has SCALES scales (one a block of 32 columns, or two of 16):
 // scale s of unit u of row r is at (((r / 64) * units + u) * SCALES + s) * 64 + r % 64.
-// Prepend `const SCALES` and a scale-*.wgsl.
+// Prepend `const SCALES` and `const SCALES_BINDING`, and a scale-*.wgsl.
 alias WeightWord = vec4<u32>;
 
 const TILE = 64u;
 
-@group(0) @binding(5) var<storage, read> scales: array<ScaleWord>;
+@group(0) @binding(SCALES_BINDING) var<storage, read> scales: array<ScaleWord>;
 
 // Columns 4 word to 4 word + 3 of a row of `units` units.
 fn weightAt(row: u32, word: u32, units: u32) -> vec4<f32> {

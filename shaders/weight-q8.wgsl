@@ -1,11 +1,11 @@
 // Signed quants of eight bits: value = scale * q + min. A unit is 32 columns of one row in two words of 16: column
 // 4i + l of a word is byte i of lane l. Word h of unit u of row r is at (((r / 64) * units + u) * 2 + h) * 64 + r % 64;
-// scales as in weight-q4.wgsl. Prepend `const SCALES` and a scale-*.wgsl.
+// scales as in weight-q4.wgsl. Prepend `const SCALES` and `const SCALES_BINDING`, and a scale-*.wgsl.
 alias WeightWord = vec4<u32>;
 
 const TILE = 64u;
 
-@group(0) @binding(5) var<storage, read> scales: array<ScaleWord>;
+@group(0) @binding(SCALES_BINDING) var<storage, read> scales: array<ScaleWord>;
 
 // Columns 4 word to 4 word + 3 of a row of `units` units.
 fn weightAt(row: u32, word: u32, units: u32) -> vec4<f32> {

@@ -81,10 +81,10 @@ async function formatKernels(gpu: Gpu, format: MatrixFormat): Promise<Timed[]> {
   const linear = await Linear.create(
     gpu,
     matrix,
-    { outputStride: SPIKE_ROWS, accumulate: false, countWord: STEP_HEADER.rows },
+    { outputStride: SPIKE_ROWS, countWord: STEP_HEADER.rows },
     { step, input, output: await gpu.storage('bench output', most * SPIKE_ROWS * 4) },
   );
-  const choice = defaultChoice({ rows: SPIKE_ROWS, format });
+  const choice = defaultChoice({ tiles: SPIKE_ROWS / TILE_ROWS, format }, { finish: 'store', normed: false });
   return COLUMNS.map((columns): Timed => {
     const { rows, columns: tile } = choice.matvec[columns - 1] ?? choice.matmul;
     return {

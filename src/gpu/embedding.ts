@@ -44,7 +44,7 @@ export class Embedding {
         const kernel = await Kernel.compile(gpu, {
           name: `embedding ${part.format}`,
           code: [stepCode, ...layout.code, code],
-          constants: layout.constants,
+          constants: { ...layout.constants, SCALES_BINDING: 5 },
           bindings: ['uniform', 'read', 'read', 'read', 'write', ...layout.planes.slice(1).map(() => 'read' as const)],
         });
         const [weights, ...scales] = part.planes;

@@ -1,8 +1,15 @@
 import code from '../../shaders/linear.wgsl?raw';
+import addCode from '../../shaders/linear-add.wgsl?raw';
 import denseUnit from '../../shaders/linear-dense.wgsl?raw';
+import gateCode from '../../shaders/linear-gate.wgsl?raw';
+import pairCode from '../../shaders/linear-pair.wgsl?raw';
 import quantUnit from '../../shaders/linear-quant.wgsl?raw';
+import rotateCode from '../../shaders/linear-rotate.wgsl?raw';
+import storeCode from '../../shaders/linear-store.wgsl?raw';
+import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
+import type { BindingKind } from './pipeline-cache.ts';
 import { quantShape } from './quant-format.ts';
 import { expandTemplate } from './template.ts';
 import { isQuantFormat, type MatrixFormat, matrixLayout, TILE_ROWS } from './weight-format.ts';
@@ -17,9 +24,40 @@ export interface LinearVariant {
   readonly threads: number;
   /** Threads of a workgroup along K, one a split; 1: a thread walks all splits. */
   readonly splitThreads: number;
-  /** Takes a quantised unit in two turns of a loop: half the code, more moves. */
-  readonly looped?: boolean;
 }
+
+/** What becomes of the sums. */
+export interface LinearForm {
+  /**
+   * store: written. add: added to the output. emit: added, and left ready for the next norm. gate and rotate: of paired
+   * matrices, SiLU of the first times the second, and rotary embedding with the write of K and V.
+   */
+  readonly finish: 'store' | 'add' | 'emit' | 'gate' | 'rotate';
+  /** Whether the input is yet to be divided by its root mean square. */
+  readonly normed: boolean;
+}
+
+/** What a form declares, and the storage it binds beside step, weights, input and output. */
+const FINISHES: Readonly<Record<LinearForm['finish'], { code: string; declare: string; bindings: BindingKind[] }>> = {
+  store: { code: storeCode, declare: '', bindings: [] },
+  add: { code: addCode, declare: '', bindings: [] },
+  emit: {
+    code: addCode,
+    declare: `@group(0) @binding(5) var<storage, read> gain: array<f32>;
+@group(0) @binding(6) var<storage, read_write> scaled: array<f32>;
+@group(0) @binding(7) var<storage, read_write> squaresOut: array<f32>;`,
+    bindings: ['read', 'write', 'write'],
+  },
+  gate: { code: gateCode, declare: pairCode, bindings: [] },
+  rotate: {
+    code: rotateCode,
+    declare: `@group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
+@group(0) @binding(6) var<storage, read_write> kv: array<f32>;
+${pairCode}
+${stepCode}`,
+    bindings: ['read', 'write'],
+  },
+};
 
 /** A compiled variant for one format. */
 export class LinearKernel {
@@ -31,40 +69,65 @@ export class LinearKernel {
     this.#variant = variant;
   }
 
-  static async compile(gpu: Gpu, format: MatrixFormat, variant: LinearVariant): Promise<LinearKernel> {
+  static async compile(
+    gpu: Gpu,
+    format: MatrixFormat,
+    variant: LinearVariant,
+    form: LinearForm = { finish: 'store', normed: false },
+  ): Promise<LinearKernel> {
+    checkVariant(variant, form);
     const layout = matrixLayout(format);
     const shape = isQuantFormat(format) ? quantShape(format) : undefined;
-    const template = code.replace('#unit\n', shape ? quantUnit : denseUnit);
+    const finish = FINISHES[form.finish];
+    const template = code
+      .replace('#unit\n', shape ? quantUnit : denseUnit)
+      .replace('#declare\n', `${finish.declare}\n`)
+      .replace('#finish\n', finish.code);
     const { rows, columns, threads, splitThreads } = variant;
     const flag = (holds: boolean) => (holds ? 1 : 0);
-    const looped = variant.looped ?? false;
     const expanded = expandTemplate(template, {
-      LOOPED: flag(looped),
-      UNROLLED: flag(!looped),
-      HALVES: looped ? 1 : 2,
       ROWS: rows,
       COLUMNS: columns,
       SPLIT: flag(splitThreads > 1),
       WHOLE: flag(splitThreads === 1),
+      NORMED: flag(form.normed),
+      PLAIN: flag(!form.normed),
+      EMITS: flag(form.finish === 'emit'),
       Q4: flag(shape?.bits === 4),
       Q8: flag(shape?.bits === 8),
       BLOCKS_OF_16: flag(shape?.block === 16),
       BLOCKS_OF_32: flag(shape?.block === 32),
     });
+    const bindings: BindingKind[] = ['uniform', 'read', 'read', 'read', 'write', ...finish.bindings];
+    const SQUARES_BINDING = bindings.length;
+    if (form.normed) bindings.push('read');
+    const SCALES_BINDING = bindings.length;
+    if (shape) bindings.push('read');
     const kernel = await Kernel.compile(gpu, {
-      name: `linear ${format}`,
+      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}`,
       code: [...layout.code, expanded],
-      constants: { ...layout.constants, ROWS: rows, COLUMNS: columns, THREADS: threads, SPLIT_THREADS: splitThreads },
-      bindings: ['uniform', 'read', 'read', 'read', 'write', ...layout.planes.slice(1).map(() => 'read' as const)],
+      constants: {
+        ...layout.constants,
+        ...{ ROWS: rows, COLUMNS: columns, THREADS: threads, SPLIT_THREADS: splitThreads },
+        ...{ SQUARES_BINDING, SCALES_BINDING },
+      },
+      bindings,
       threads,
     });
     return new LinearKernel(kernel, variant);
   }
 
-  /** Takes `columns` columns of a part of `rows` rows. */
-  encode(pass: GPUComputePassEncoder, group: GPUBindGroup, rows: number, columns: number): void {
+  /** Takes `columns` columns of a part of `tiles` tiles. */
+  encode(pass: GPUComputePassEncoder, group: GPUBindGroup, tiles: number, columns: number): void {
     const tileThreads = TILE_ROWS / this.#variant.rows;
-    const threads = Math.ceil(rows / TILE_ROWS) * tileThreads * Math.ceil(columns / this.#variant.columns);
-    this.kernel.dispatchThreads(pass, group, threads);
+    this.kernel.dispatchThreads(pass, group, tiles * tileThreads * Math.ceil(columns / this.#variant.columns));
+  }
+}
+
+function checkVariant({ rows }: LinearVariant, { finish }: LinearForm): void {
+  // A thread of 8 rows has one of the sums of squares, and one of 2 whole pairs.
+  if (finish === 'emit' && rows !== 8) throw new RangeError(`${rows} rows a thread; emitting takes 8`);
+  if ((finish === 'gate' || finish === 'rotate') && (rows < 2 || rows > 8)) {
+    throw new RangeError(`${rows} rows a thread; pairs take 2, 4 or 8`);
   }
 }

@@ -38,7 +38,13 @@ async function product({ matrix, x, columns, residual, kernel, firstColumn = 0, 
   const linear = await Linear.create(
     bench.gpu,
     matrix,
-    { outputStride: matrix.rows, accumulate: residual !== undefined, countWord: STEP_HEADER.rows, firstColumn, splits },
+    {
+      outputStride: matrix.rows,
+      countWord: STEP_HEADER.rows,
+      firstColumn,
+      splits,
+      finish: { kind: residual ? 'add' : 'store' },
+    },
     { step: await bench.rowsStep(firstColumn + columns), input: await bench.rows(x, matrix.columns), output },
     choice,
   );

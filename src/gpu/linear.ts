@@ -1,5 +1,7 @@
 import type { Gpu } from './gpu.ts';
-import { LinearKernel, type LinearVariant } from './linear-variant.ts';
+import type { UniformField } from './kernel.ts';
+import { type LinearForm, LinearKernel, type LinearVariant } from './linear-variant.ts';
+import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
 import { isQuantFormat, type MatrixFormat, TILE_ROWS, wordsOfRow } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
@@ -11,21 +13,46 @@ export interface LinearBuffers {
   readonly step: GPUBuffer;
   /** [columns, matrix columns padded to 4] f32. */
   readonly input: GPUBuffer;
-  /** [columns, outputStride] f32. */
+  /** [columns, outputStride] f32; of `rotate` the query, [columns, heads, headSize]. */
   readonly output: GPUBuffer;
 }
+
+/** What becomes of the sums; see LinearForm. */
+export type LinearFinish =
+  | { readonly kind: 'store' | 'add' | 'gate' }
+  | {
+      readonly kind: 'emit';
+      /** The next norm's weights, [rows padded to 4] f32. */
+      readonly gain: GPUBuffer;
+      /** Like the output. */
+      readonly scaled: GPUBuffer;
+      /** [columns, squaresWords(rows)] vec4. */
+      readonly squares: GPUBuffer;
+    }
+  | {
+      readonly kind: 'rotate';
+      readonly heads: number;
+      readonly kvHeads: number;
+      readonly headSize: number;
+      /** Of ropeTable. */
+      readonly table: GPUBuffer;
+      /** [blocks, 2, kvHeads, 16, headSize] f32. */
+      readonly kv: GPUBuffer;
+    };
 
 export interface LinearShape {
   /** Numbers from one column of `output` to the next. */
   readonly outputStride: number;
-  /** Add to what `output` holds (a residual) instead of replacing it. */
-  readonly accumulate: boolean;
   /** Which word of the step's header counts the columns. */
   readonly countWord: number;
   /** The first column of `input` to take; it is column 0 of `output`. */
   readonly firstColumn?: number;
   /** Parts of K that are summed by themselves; default: 1. Sums differ in their last digits between numbers of splits. */
   readonly splits?: number;
+  /** Default: store. */
+  readonly finish?: LinearFinish;
+  /** The input is yet to be divided by its root mean square, whose squares are here; see shaders/norm-input.wgsl. */
+  readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer };
 }
 
 /** Which variants a product is made of. */
@@ -37,7 +64,7 @@ export interface LinearChoice {
 }
 
 interface LinearPart {
-  readonly rows: number;
+  readonly tiles: number;
   readonly matvec: readonly LinearKernel[];
   readonly matmul: LinearKernel;
   readonly group: GPUBindGroup;
@@ -59,10 +86,14 @@ export class Linear {
     matrix: WeightMatrix,
     shape: LinearShape,
     buffers: LinearBuffers,
-    choose: (part: MatrixPart) => LinearChoice = defaultChoice,
+    choose: (part: MatrixPart, form: LinearForm) => LinearChoice = defaultChoice,
   ): Promise<Linear> {
+    const { kind } = shape.finish ?? { kind: 'store' };
+    if (matrix.paired !== (kind === 'gate' || kind === 'rotate')) {
+      throw new RangeError(`${kind} of a matrix whose rows are ${matrix.paired ? '' : 'not '}paired`);
+    }
     return new Linear(
-      await Promise.all(matrix.parts.map((part) => bindPart(gpu, matrix, part, shape, buffers, choose(part)))),
+      await Promise.all(matrix.parts.map((part) => bindPart(gpu, matrix, part, shape, buffers, choose))),
     );
   }
 
@@ -75,7 +106,7 @@ export class Linear {
     if (columns === 0) return;
     for (const part of this.#parts) {
       const variant = kernel === 'matvec' ? part.matvec[columns - 1]! : part.matmul;
-      variant.encode(pass, part.group, part.rows, columns);
+      variant.encode(pass, part.group, part.tiles, columns);
     }
   }
 }
@@ -84,22 +115,20 @@ export class Linear {
  * Variants of plain WGSL: a thread walks all of K. As many accumulators as registers hold, and few enough to compile
  * fast; where columns are more than a thread's, others take them. Workgroups are small where rows are few.
  */
-export function defaultChoice({
-  rows,
-  format,
-}: {
-  readonly rows: number;
-  readonly format: MatrixFormat;
-}): LinearChoice {
-  const variant = (own: number, columns: number): LinearVariant => {
-    const rowThreads = (Math.ceil(rows / TILE_ROWS) * TILE_ROWS) / own;
+export function defaultChoice(
+  { tiles, format }: { readonly tiles: number; readonly format: MatrixFormat },
+  { finish }: LinearForm,
+): LinearChoice {
+  const variant = (rows: number, columns: number): LinearVariant => {
+    const rowThreads = (tiles * TILE_ROWS) / rows;
     // Some 16 workgroups at least keep every core busy to the end.
     const threads = [64, 32, 16].find((width) => rowThreads >= 16 * width) ?? 8;
-    return { rows: own, columns, threads, splitThreads: 1 };
+    return { rows, columns, threads, splitThreads: 1 };
   };
+  const wide = isQuantFormat(format) || finish === 'emit';
   const single = variant(8, 1);
-  const pair = variant(isQuantFormat(format) ? 8 : 4, 2);
-  const many = isQuantFormat(format) ? pair : variant(4, 4);
+  const pair = variant(wide ? 8 : 4, 2);
+  const many = wide ? pair : variant(4, 4);
   return {
     matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 4 ? pair : many)),
     matmul: many,
@@ -112,32 +141,51 @@ async function bindPart(
   part: MatrixPart,
   shape: LinearShape,
   buffers: LinearBuffers,
-  choice: LinearChoice,
+  choose: (part: MatrixPart, form: LinearForm) => LinearChoice,
 ): Promise<LinearPart> {
+  const { finish = { kind: 'store' }, norm, splits = 1 } = shape;
+  const form: LinearForm = { finish: finish.kind, normed: norm !== undefined };
+  const choice = choose(part, form);
   const words = wordsOfRow(part.format, matrix.columns);
-  const splits = shape.splits ?? 1;
   const [matmul, ...matvec] = await Promise.all(
     [choice.matmul, ...choice.matvec].map((variant) => {
       if (variant.splitThreads !== 1 && variant.splitThreads !== splits) {
         throw new RangeError(`${variant.splitThreads} threads along K for ${splits} splits`);
       }
-      return LinearKernel.compile(gpu, part.format, variant);
+      return LinearKernel.compile(gpu, part.format, variant, form);
     }),
   );
   const [weights, ...scales] = part.planes;
+  const [fields, more] = finishParts(finish);
   const group = await matmul!.kernel.bind(
     [
-      part.rows,
-      words,
-      Math.ceil(words / splits),
-      rowWords(matrix.columns),
-      shape.outputStride,
-      part.firstRow,
-      shape.accumulate ? 1 : 0,
-      shape.countWord,
-      shape.firstColumn ?? 0,
+      // Pairs are numbered through all parts, and rows in each.
+      matrix.paired ? part.firstRow + part.rows : part.rows,
+      ...[words, Math.ceil(words / splits), rowWords(matrix.columns)],
+      ...[shape.outputStride, part.firstRow, shape.countWord, shape.firstColumn ?? 0, part.tiles],
+      ...[matrix.columns, { f32: norm?.epsilon ?? 0 }],
+      squaresWords(norm ? matrix.columns : matrix.rows),
+      ...fields,
     ],
-    [buffers.step, weights!, buffers.input, buffers.output, ...scales],
+    [buffers.step, weights!, buffers.input, buffers.output, ...more, ...(norm ? [norm.squares] : []), ...scales],
   );
-  return { rows: part.rows, matvec, matmul: matmul!, group };
+  return { tiles: part.tiles, matvec, matmul: matmul!, group };
+}
+
+/** The uniform's last fields, and the buffers after the output. */
+function finishParts(finish: LinearFinish): [readonly UniformField[], readonly GPUBuffer[]] {
+  switch (finish.kind) {
+    case 'emit':
+      return [
+        [0, 0, 0],
+        [finish.gain, finish.scaled, finish.squares],
+      ];
+    case 'rotate':
+      return [
+        [finish.heads, finish.kvHeads, finish.headSize / 2],
+        [finish.table, finish.kv],
+      ];
+    default:
+      return [[0, 0, 0], []];
+  }
 }

@@ -2,34 +2,49 @@ import { type QuantRows, type QuantShape, UNIT_COLUMNS } from './quant-format.ts
 import { TILE_ROWS } from './weight-format.ts';
 
 // Rows as the GPU has them, in tiles (shaders/weight-dense.wgsl, weight-q4.wgsl, weight-q8.wgsl). A stretch begins with
-// a whole tile; each function puts rows into it, the first of them at row `row` of the stretch.
+// a whole tile; each function puts row i of what it gets at row places[i] of the stretch, and leaves it out where that
+// is negative.
 
 /** Rows [count, columns] of floats of `bytes` bytes each. */
-export function packFloats(stretch: Uint32Array, row: number, columns: number, source: Uint8Array, bytes: 2 | 4): void {
+export function packFloats(
+  stretch: Uint32Array,
+  places: Int32Array,
+  columns: number,
+  source: Uint8Array,
+  bytes: 2 | 4,
+): void {
   const aligned = source.byteOffset % bytes === 0 ? source : new Uint8Array(source);
   const from = elements(aligned, bytes);
   const to = elements(stretch, bytes);
   const words = Math.ceil(columns / 4);
-  const count = from.length / columns;
-  for (let i = 0, at = 0; i < count; i++) {
-    const start = tileStart(row + i, words) * 4;
-    for (let column = 0; column < columns; column++, at++) {
-      to[start + (column >> 2) * TILE_ROWS * 4 + (column & 3)] = from[at]!;
+  places.forEach((place, i) => {
+    if (place < 0) return;
+    const start = tileStart(place, words) * 4;
+    const at = i * columns;
+    for (let column = 0; column < columns; column++) {
+      to[start + (column >> 2) * TILE_ROWS * 4 + (column & 3)] = from[at + column]!;
     }
-  }
+  });
 }
 
 /** Rows of quants, `bits` bits each. */
-export function packQuants(stretch: Uint32Array, row: number, columns: number, quants: Int8Array, bits: 4 | 8): void {
+export function packQuants(
+  stretch: Uint32Array,
+  places: Int32Array,
+  columns: number,
+  quants: Int8Array,
+  bits: 4 | 8,
+): void {
   const units = columns / UNIT_COLUMNS;
-  const count = quants.length / columns;
   // Words of a unit, one a tile's length apart; four columns a shift, four lanes a word.
   const words = bits === 4 ? 1 : 2;
   const shifts = 32 / bits;
   const mask = 2 ** bits - 1;
-  for (let i = 0, at = 0; i < count; i++) {
+  places.forEach((place, i) => {
+    if (place < 0) return;
+    let at = i * columns;
     for (let word = 0; word < units * words; word++, at += 4 * shifts) {
-      const to = (tileStart(row + i, units * words) + word * TILE_ROWS) * 4;
+      const to = (tileStart(place, units * words) + word * TILE_ROWS) * 4;
       for (let lane = 0; lane < 4; lane++) {
         let packed = 0;
         for (let shift = 0; shift < shifts; shift++) {
@@ -38,22 +53,22 @@ export function packQuants(stretch: Uint32Array, row: number, columns: number, q
         stretch[to + lane] = packed;
       }
     }
-  }
+  });
 }
 
 /** Scales and minima of rows of `columns`. False where a half would not be exact, or be subnormal. */
 export function packScales(
   stretch: Uint32Array,
-  row: number,
+  places: Int32Array,
   columns: number,
   { scales, mins }: QuantRows,
   { block, scale }: QuantShape,
 ): boolean {
   const blocks = columns / block;
-  const count = scales.length / blocks;
   const [scaleBits, minBits] = [bitsOf(scales), bitsOf(mins)];
-  for (let i = 0, at = 0; i < count; i++) {
-    for (let start = tileStart(row + i, blocks), b = 0; b < blocks; b++, at++) {
+  for (const [i, place] of places.entries()) {
+    if (place < 0) continue;
+    for (let start = tileStart(place, blocks), b = 0, at = i * blocks; b < blocks; b++, at++) {
       const to = start + b * TILE_ROWS;
       if (scale === 'f32') {
         stretch[2 * to] = scaleBits[at]!;

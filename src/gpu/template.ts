@@ -5,7 +5,7 @@ export type TemplateCounts = Readonly<Record<string, number>>;
  * Expands the loops and conditions of a shader, so that one source serves a family of kernels whose sums stay in
  * registers, which WGSL's own arrays don't promise:
  *
- *     #for r ROWS       repeats its lines ROWS times, with $r in them 0, 1, 2 …
+ *     #for r ROWS       repeats its lines ROWS times (a name or a number), with $r in them 0, 1, 2 …
  *     #if NAME          keeps its lines where counts[NAME] is not 0
  *     #end              ends either
  *
@@ -29,7 +29,7 @@ function expandBlock(lines: readonly string[], from: number, counts: TemplateCou
     else if (word === 'end') return [result, at];
     else {
       const name = word === 'for' ? second! : first!;
-      const count = counts[name];
+      const count = /^\d+$/.test(name) ? Number(name) : counts[name];
       if (count === undefined) throw new Error(`template: line ${at + 1} names ${name}, which has no count`);
       const [block, end] = expandBlock(lines, at + 1, counts);
       if (end === lines.length) throw new Error(`template: the block of line ${at + 1} has no end`);

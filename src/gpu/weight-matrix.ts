@@ -1,6 +1,6 @@
 import type { Gpu } from './gpu.ts';
 import { packFloats, packQuants, packScales } from './pack-tiles.ts';
-import { type PartPlan, planParts } from './plan-parts.ts';
+import { type PartPlan, planPairedParts, planParts } from './plan-parts.ts';
 import { type QuantFormat, type QuantRows, quantFormat, quantShape } from './quant-format.ts';
 import {
   isQuantFormat,
@@ -44,10 +44,13 @@ export interface Plane {
   readonly size: number;
 }
 
-/** Consecutive rows of a weight matrix in one buffer and one format. */
+/** Consecutive rows, or pairs of rows, of a weight matrix in one buffer and one format. */
 export interface MatrixPart {
+  /** Or its first pair. */
   readonly firstRow: number;
+  /** Or pairs. */
   readonly rows: number;
+  readonly tiles: number;
   readonly format: MatrixFormat;
   readonly buffer: GPUBuffer;
   /** Weights, then scales where the format has them. */
@@ -73,12 +76,15 @@ export class WeightMatrix {
   readonly columns: number;
   readonly parts: readonly MatrixPart[];
   readonly bytes: number;
+  /** Whether its rows lie in pairs, as only some kernels take them. */
+  readonly paired: boolean;
 
-  private constructor(rows: number, columns: number, parts: readonly MatrixPart[]) {
+  private constructor(rows: number, columns: number, parts: readonly MatrixPart[], paired: boolean) {
     this.rows = rows;
     this.columns = columns;
     this.parts = parts;
     this.bytes = parts.reduce((sum, part) => sum + part.buffer.size, 0);
+    this.paired = paired;
   }
 
   /**
@@ -86,20 +92,50 @@ export class WeightMatrix {
    * Holds some 8 MiB of packed rows at a time, and what they are read from.
    */
   static async load(gpu: Gpu, columns: number, sources: readonly AnySource[]): Promise<WeightMatrix> {
-    let wanted = sources;
-    for (;;) {
-      try {
-        const parts = await loadParts(gpu, columns, wanted);
-        return new WeightMatrix(
-          sources.reduce((sum, source) => sum + source.rows, 0),
-          columns,
-          parts,
-        );
-      } catch (error) {
-        if (!(error instanceof InexactScales)) throw error;
-        // Each turn makes one source's scales f32, so this ends.
-        wanted = wanted.map((source) => (source === error.source ? withWideScales(error.source) : source));
-      }
+    const parts = await loadParts(gpu, columns, sources, (wanted) => planParts(columns, wanted, gpu.bindingLimit));
+    return new WeightMatrix(rowsOf(sources), columns, parts!, false);
+  }
+
+  /**
+   * Loads `sources` with row r of each 2 · half rows beside row r + half of them, so that one thread has both.
+   * Undefined, and nothing loaded, where formats change inside of such rows.
+   */
+  static async loadPaired(
+    gpu: Gpu,
+    columns: number,
+    sources: readonly AnySource[],
+    half: number,
+  ): Promise<WeightMatrix | undefined> {
+    const parts = await loadParts(gpu, columns, sources, (wanted) =>
+      planPairedParts(columns, wanted, gpu.bindingLimit, half),
+    );
+    return parts && new WeightMatrix(rowsOf(sources), columns, parts, true);
+  }
+}
+
+function rowsOf(sources: readonly AnySource[]): number {
+  return sources.reduce((sum, source) => sum + source.rows, 0);
+}
+
+type Plan = (sources: readonly AnySource[]) => PartPlan<AnySource>[] | undefined;
+
+/** Loads what `plan` says, with f32 scales where halves turn out not to hold them. */
+async function loadParts(
+  gpu: Gpu,
+  columns: number,
+  sources: readonly AnySource[],
+  plan: Plan,
+): Promise<MatrixPart[] | undefined> {
+  let wanted = sources;
+  for (;;) {
+    const plans = plan(wanted);
+    if (!plans) return undefined;
+    try {
+      return await loadPlans(gpu, columns, plans);
+    } catch (error) {
+      if (!(error instanceof InexactScales)) throw error;
+      // Each turn makes one source's scales f32, so this ends.
+      wanted = wanted.map((source) => (source === error.source ? withWideScales(error.source) : source));
     }
   }
 }
@@ -113,10 +149,10 @@ function withWideScales(source: QuantSource): QuantSource {
   };
 }
 
-async function loadParts(gpu: Gpu, columns: number, sources: readonly AnySource[]): Promise<MatrixPart[]> {
+async function loadPlans(gpu: Gpu, columns: number, plans: readonly PartPlan<AnySource>[]): Promise<MatrixPart[]> {
   const parts: MatrixPart[] = [];
   try {
-    for (const plan of planParts(columns, sources, gpu.bindingLimit)) {
+    for (const plan of plans) {
       const part = await allocatePart(gpu, columns, plan);
       parts.push(part);
       await uploadPart(gpu, columns, plan, part);
@@ -129,8 +165,7 @@ async function loadParts(gpu: Gpu, columns: number, sources: readonly AnySource[
 }
 
 async function allocatePart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>): Promise<MatrixPart> {
-  const { firstRow, rows, format } = plan;
-  const tiles = Math.ceil(rows / TILE_ROWS);
+  const { firstRow, rows, tiles, format } = plan;
   const label = plan.pieces.map(({ source }) => source.label).join(' | ');
   const buffer = await gpu.storage(label, tiles * tileBytes(format, columns));
   let offset = 0;
@@ -140,57 +175,61 @@ async function allocatePart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>
     offset += size;
     return { buffer, offset: offset - size, size };
   });
-  return { firstRow, rows, format, buffer, planes };
+  return { firstRow, rows, tiles, format, buffer, planes };
 }
 
 /** Fills a part, a stretch of whole tiles after another. */
 async function uploadPart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>, part: MatrixPart): Promise<void> {
   const { queue } = gpu.device;
-  const stretchRows = TILE_ROWS * Math.max(1, Math.floor(UPLOAD_BYTES / tileBytes(part.format, columns)));
-  for (let first = 0; first < part.rows; first += stretchRows) {
-    const rows = Math.min(stretchRows, part.rows - first);
-    const tiles = Math.ceil(rows / TILE_ROWS);
-    const rowsBefore = first / TILE_ROWS;
-    const words = TILE_ROWS * wordsOfRow(part.format, columns);
-    const stretches = matrixLayout(part.format).planes.map((bytes) => new Uint32Array((tiles * words * bytes) / 4));
-    let row = 0;
-    for (const piece of plan.pieces) {
-      // The piece's rows that are in this stretch.
-      const from = Math.max(first, row);
-      const to = Math.min(first + rows, row + piece.rows);
-      if (from < to) {
-        await packRows(stretches, from - first, columns, piece.source, piece.from + from - row, to - from);
-      }
-      row += piece.rows;
+  const { tiles, format, planes } = part;
+  const tilesAtOnce = Math.max(1, Math.floor(UPLOAD_BYTES / tileBytes(format, columns)));
+  for (let first = 0; first < tiles; first += tilesAtOnce) {
+    const count = Math.min(tilesAtOnce, tiles - first);
+    const stretches = planes.map(({ size }) => new Uint32Array((size / 4 / tiles) * count));
+    for (const { source, from, rows, at } of plan.pieces) {
+      const places = placesWithin(plan, at, rows, first * TILE_ROWS, count * TILE_ROWS);
+      if (places) await packRows(stretches, places.places, columns, source, from + places.skipped);
     }
-    part.planes.forEach(({ buffer, offset, size }, i) => {
-      const bytesATile = size / Math.ceil(part.rows / TILE_ROWS);
-      queue.writeBuffer(buffer, offset + rowsBefore * bytesATile, stretches[i]!);
+    planes.forEach(({ buffer, offset, size }, i) => {
+      queue.writeBuffer(buffer, offset + (size / tiles) * first, stretches[i]!);
     });
     // Without a wait the queue would hold a second copy of a large matrix.
-    if (first + rows < part.rows) await queue.onSubmittedWorkDone();
+    if (first + count < tiles) await queue.onSubmittedWorkDone();
   }
 }
 
-/** Reads `count` rows of a source and packs them at row `row` of a stretch. */
+/**
+ * Of rows [at, at + rows) those from the first to the last that lie in tile rows [first, first + count): how many come
+ * before them, and where each lies, counted from `first`; −1: not there. Undefined: none.
+ */
+function placesWithin(plan: PartPlan<AnySource>, at: number, rows: number, first: number, count: number) {
+  const all = Int32Array.from({ length: rows }, (_, i) => {
+    const place = plan.place(at + i) - first;
+    return place >= 0 && place < count ? place : -1;
+  });
+  const skipped = all.findIndex((place) => place >= 0);
+  if (skipped < 0) return undefined;
+  return { skipped, places: all.subarray(skipped, all.findLastIndex((place) => place >= 0) + 1) };
+}
+
+/** Reads the rows of a source from `from` on and packs them where `places` says. */
 async function packRows(
   stretches: readonly Uint32Array[],
-  row: number,
+  places: Int32Array,
   columns: number,
   source: AnySource,
   from: number,
-  count: number,
 ): Promise<void> {
   if (!isQuantSource(source)) {
     const { bytes } = WEIGHT_FORMATS[source.format];
-    const read = await source.read(from * columns * bytes, count * columns * bytes);
-    packFloats(stretches[0]!, row, columns, read, bytes as 2 | 4);
+    const read = await source.read(from * columns * bytes, places.length * columns * bytes);
+    packFloats(stretches[0]!, places, columns, read, bytes as 2 | 4);
     return;
   }
   const shape = quantShape(source.format);
-  const rows = await source.readRows(from, count);
-  packQuants(stretches[0]!, row, columns, rows.quants, shape.bits);
-  if (!packScales(stretches[1]!, row, columns, rows, shape)) throw new InexactScales(source);
+  const rows = await source.readRows(from, places.length);
+  packQuants(stretches[0]!, places, columns, rows.quants, shape.bits);
+  if (!packScales(stretches[1]!, places, columns, rows, shape)) throw new InexactScales(source);
 }
 
 export function isQuantSource(source: AnySource): source is QuantSource {

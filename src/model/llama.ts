@@ -199,7 +199,11 @@ async function createLayer(
     Linear.create(
       gpu,
       matrix,
-      { outputStride: 4 * rowWords(matrix.rows), accumulate: residual, countWord: STEP_HEADER.rows },
+      {
+        outputStride: 4 * rowWords(matrix.rows),
+        countWord: STEP_HEADER.rows,
+        finish: { kind: residual ? 'add' : 'store' },
+      },
       { step, input, output },
     );
   const heads = { heads: config.heads, kvHeads: config.kvHeads, headSize: config.headSize, kvFormat: 'f32' } as const;
@@ -260,7 +264,6 @@ async function createHead(
         matrix,
         {
           outputStride: config.vocabSize,
-          accumulate: false,
           countWord: STEP_HEADER.logits,
           firstColumn: tile * tileRows,
         },
