@@ -16,13 +16,8 @@ import { Engine } from '../src/engine/engine.ts';
 import { letterTokens } from '../src/engine/testing/serve.ts';
 import { CpuRunner } from '../src/model/cpu-runner.ts';
 import { tinyModel } from '../src/model/testing/tiny-model.ts';
-import {
-  Session,
-  type SessionEnd,
-  type SessionKey,
-  type SessionOptions,
-  type SessionState,
-} from '../src/node/session.ts';
+import { Session } from '../src/node/session.ts';
+import type { SessionEnd, SessionKey, SessionOptions, SessionState } from '../src/node/session-options.ts';
 import { nodeEvents, nodeLoad } from '../src/node/wire.ts';
 import { type Relay, startRelay } from '../src/relay/relay.ts';
 import { collect, failureOf, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';

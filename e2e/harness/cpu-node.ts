@@ -7,7 +7,8 @@ import type { Grammars } from '../../src/engine/grammars.ts';
 import { letterTokens } from '../../src/engine/testing/serve.ts';
 import { CpuRunner } from '../../src/model/cpu-runner.ts';
 import type { TinyModel } from '../../src/model/testing/tiny-model.ts';
-import { Session, type SessionEnd } from '../../src/node/session.ts';
+import { Session } from '../../src/node/session.ts';
+import type { SessionEnd } from '../../src/node/session-options.ts';
 import { nodeEvents, nodeLoad } from '../../src/node/wire.ts';
 
 export interface CpuNode {

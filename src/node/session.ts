@@ -1,65 +1,21 @@
 import { clone, create, type MessageInitShape } from '@bufbuild/protobuf';
-import { type Client, Code, ConnectError } from '@connectrpc/connect';
+import { Code, ConnectError } from '@connectrpc/connect';
 import {
   type AttachRequest,
   AttachRequestSchema,
   type NodeCommand,
   type NodeEventSchema,
-  type NodeLoadSchema,
-  type NodeRelay,
   ResumeSchema,
   type Welcome,
 } from '../contract/gen/node_relay_pb.ts';
 import { isOtherBuild } from '../contract/other-build.ts';
-import type { AdmissionPolicy } from '../engine/admission-order.ts';
-import type { EngineRequest } from '../engine/request.ts';
 import { backoffMs } from './backoff.ts';
 import { ReportQueue } from './report-queue.ts';
+import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
 import { weightOf } from './weight.ts';
 import { admissionPolicy, engineRequest } from './wire.ts';
 
 export const PROTOCOL_VERSION = 1;
-
-/** What a session drives: the engine, as the relay's commands need it. */
-export interface CommandTarget {
-  readonly idle: boolean;
-  submit(request: EngineRequest): void;
-  abort(jobId: bigint): boolean;
-  abortAll(): void;
-  grant(jobId: bigint, index: number, credit: number): void;
-  /** Returns the tokens given back. */
-  flushCache(): number;
-  setPolicy(policy: AdmissionPolicy): void;
-}
-
-/** What names a session to its relay: enough for a closing page to say Detach. */
-export interface SessionKey {
-  readonly sessionToken: string;
-  readonly relayEpoch: bigint;
-  readonly sessionEpoch: bigint;
-}
-
-export type SessionState = 'attaching' | 'serving' | 'reconnecting' | 'leaving' | 'left';
-
-export interface SessionOptions {
-  readonly client: Client<typeof NodeRelay>;
-  /** What Attach tells, but for `resume`. */
-  readonly identity: AttachRequest;
-  readonly target: CommandTarget;
-  readonly load: () => MessageInitShape<typeof NodeLoadSchema>;
-  readonly onState: (state: SessionState, detail: string) => void;
-  /** The session's key, whenever it changes. */
-  readonly onKey: (key: SessionKey | undefined, rank: number | undefined) => void;
-  readonly random: () => number;
-}
-
-/** Why a session is over for good. */
-export type SessionEnd =
-  | { readonly why: 'left' }
-  /** The relay serves another build of the page, and nothing runs here any more. */
-  | { readonly why: 'other-build' }
-  /** The relay won't have this node, or asks for what it doesn't know. */
-  | { readonly why: 'refused'; readonly message: string };
 
 interface Attached extends SessionKey {
   readonly leaseMs: number;

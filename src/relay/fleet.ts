@@ -10,8 +10,10 @@ import type {
 } from '../contract/gen/node_relay_pb.ts';
 import { isOtherBuild } from '../contract/other-build.ts';
 import type { Job } from './job.ts';
+import type { LinkOwner } from './link-owner.ts';
+import type { LinkSettings } from './link-settings.ts';
 import { readNodeFacts, type WantedModel } from './node-facts.ts';
-import { type LinkOwner, type LinkSettings, NodeLink } from './node-link.ts';
+import { NodeLink } from './node-link.ts';
 import { MAX_NODES } from './options.ts';
 import { PutOut } from './put-out.ts';
 import { Signal } from './signal.ts';

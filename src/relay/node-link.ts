@@ -1,65 +1,35 @@
 import { randomBytes } from 'node:crypto';
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
-import {
-  type Build,
-  type CacheFlushed,
-  type NodeCommand,
+import type {
+  CacheFlushed,
+  NodeCommand,
   NodeCommandSchema,
-  type NodeEvent,
-  type NodeLoad,
-  type ReportRequest,
-  SchedulePolicy,
+  NodeEvent,
+  NodeLoad,
+  ReportRequest,
 } from '../contract/gen/node_relay_pb.ts';
 import { isStatusCode } from '../contract/status-table.ts';
 import { checkLoad } from './check-load.ts';
-import { checkFinished, checkInputLogprobs, checkPromptState, checkTokens } from './check-report.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost } from './job.ts';
+import { takeJobEvent } from './job-event.ts';
 import { Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
+import type { LinkOwner } from './link-owner.ts';
+import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
-import type { SchedulePolicyName } from './options.ts';
 import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import type { Sample } from './sample.ts';
 import { Signal } from './signal.ts';
+import { welcomeCommand } from './welcome-command.ts';
 
 /** Commands that wait for a node's acknowledgement; a node that lets more pile up is put out. */
 const MAX_UNACKNOWLEDGED = 20_000;
-
-export interface LinkSettings {
-  readonly relayEpoch: bigint;
-  readonly leaseMs: number;
-  readonly heartbeatMs: number;
-  /** How long a sample that began may make no token, while it has credit, before its job is given to another node. */
-  readonly tokenStallMs: number;
-  readonly vocabSize: number;
-  readonly hiddenSize: number;
-  readonly build: Build;
-  readonly schedulePolicy: SchedulePolicyName;
-}
-
-const POLICIES: Readonly<Record<SchedulePolicyName, SchedulePolicy>> = {
-  lpm: SchedulePolicy.LPM,
-  fcfs: SchedulePolicy.FCFS,
-  priority: SchedulePolicy.PRIORITY,
-};
-
-/** What a link tells the fleet. */
-export interface LinkOwner {
-  /** The session is over; `jobs` ran there, in the order they came. */
-  onLinkEnd(link: NodeLink, jobs: readonly Job[]): void;
-  /** Room came free, or the stream came or went. */
-  onLinkChange(link: NodeLink): void;
-  /** The node can't go on with a job, which has left it. */
-  onJobFailed(link: NodeLink, job: Job): void;
-  /** Tokens were taken in. */
-  onTokens(count: number): void;
-}
 
 /**
  * One session with one node. It outlives the connections it runs over: commands are numbered and kept until the node
@@ -181,7 +151,9 @@ export class NodeLink implements JobHost, StreamSource {
     };
     signal.addEventListener('abort', gone, { once: true });
     try {
-      const welcome = this.welcome(lastSeen !== undefined);
+      const { token: sessionToken, rank, lastReportSeq } = this;
+      const session = { sessionEpoch: epoch, sessionToken, rank, lastReportSeq, resumed: lastSeen !== undefined };
+      const welcome = welcomeCommand(session, this.settings);
       const { heartbeatMs } = this.settings;
       yield* streamCommands(this, { epoch, welcome, lastSeen: lastSeen ?? 0n, heartbeatMs }, signal);
     } finally {
@@ -260,40 +232,11 @@ export class NodeLink implements JobHost, StreamSource {
       if (this.jobs.wasHere(event.jobId)) return;
       throw new Lie('an event of a job that it never had');
     }
-    const { job, maxNewTokens } = running;
-    const { vocabSize, hiddenSize } = this.settings;
-    const bounds = { vocabSize, hiddenSize, maxNewTokens };
-    const sample = job.samples[event.index];
-    if (!sample) throw new Lie('an event of a sample that nobody asked for');
-    switch (event.event.case) {
-      case 'inputLogprobs':
-        job.appendPrompt(checkInputLogprobs(job, sample, event.event.value, bounds));
-        running.told = true;
-        return;
-      case 'tokens': {
-        const { value } = event.event;
-        const tokens = checkTokens(job, sample, value, bounds);
-        running.madeToken(sample);
-        sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
-        job.append(sample, tokens);
-        this.owner.onTokens(tokens.length);
-        return;
-      }
-      case 'finished': {
-        const { value } = event.event;
-        const finish = checkFinished(job, sample, value, bounds);
-        sample.promptState = checkPromptState(job, sample, value, bounds);
-        sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
-        job.finishSample(sample, finish);
-        this.owner.onLinkChange(this);
-        return;
-      }
-      case 'failed':
-        this.giveBack(job, event.event.value.code, event.event.value.message);
-        return;
-      default:
-        throw new Lie('an event without content');
-    }
+    takeJobEvent(event, running, this.settings, {
+      onTokens: (count) => this.owner.onTokens(count),
+      onFinished: () => this.owner.onLinkChange(this),
+      onFailed: (code, message) => this.giveBack(running.job, code, message),
+    });
   }
 
   private takeFlushed(jobId: bigint, { flushId, freedTokens }: CacheFlushed, load: NodeLoad | undefined): void {
@@ -322,17 +265,6 @@ export class NodeLink implements JobHost, StreamSource {
     for (const running of this.jobs.all) {
       if (running.stalled(since)) this.giveBack(running.job, Code.Unavailable, 'The node stopped making tokens.');
     }
-  }
-
-  private welcome(resumed: boolean): NodeCommand {
-    const { relayEpoch, leaseMs, heartbeatMs, build } = this.settings;
-    const { epoch: sessionEpoch, token: sessionToken, rank, lastReportSeq } = this;
-    const schedulePolicy = POLICIES[this.settings.schedulePolicy];
-    const session = { relayEpoch, sessionEpoch, sessionToken, rank, leaseMs, heartbeatMs, resumed, lastReportSeq };
-    return create(NodeCommandSchema, {
-      required: true,
-      command: { case: 'welcome', value: { ...session, build, schedulePolicy } },
-    });
   }
 
   /** Its number. */

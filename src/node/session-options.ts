@@ -1,0 +1,46 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { Client } from '@connectrpc/connect';
+import type { AttachRequest, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
+import type { AdmissionPolicy } from '../engine/admission-order.ts';
+import type { EngineRequest } from '../engine/request.ts';
+
+/** What a session drives: the engine, as the relay's commands need it. */
+export interface CommandTarget {
+  readonly idle: boolean;
+  submit(request: EngineRequest): void;
+  abort(jobId: bigint): boolean;
+  abortAll(): void;
+  grant(jobId: bigint, index: number, credit: number): void;
+  /** Returns the tokens given back. */
+  flushCache(): number;
+  setPolicy(policy: AdmissionPolicy): void;
+}
+
+/** What names a session to its relay: enough for a closing page to say Detach. */
+export interface SessionKey {
+  readonly sessionToken: string;
+  readonly relayEpoch: bigint;
+  readonly sessionEpoch: bigint;
+}
+
+export type SessionState = 'attaching' | 'serving' | 'reconnecting' | 'leaving' | 'left';
+
+export interface SessionOptions {
+  readonly client: Client<typeof NodeRelay>;
+  /** What Attach tells, but for `resume`. */
+  readonly identity: AttachRequest;
+  readonly target: CommandTarget;
+  readonly load: () => MessageInitShape<typeof NodeLoadSchema>;
+  readonly onState: (state: SessionState, detail: string) => void;
+  /** The session's key, whenever it changes. */
+  readonly onKey: (key: SessionKey | undefined, rank: number | undefined) => void;
+  readonly random: () => number;
+}
+
+/** Why a session is over for good. */
+export type SessionEnd =
+  | { readonly why: 'left' }
+  /** The relay serves another build of the page, and nothing runs here any more. */
+  | { readonly why: 'other-build' }
+  /** The relay won't have this node, or asks for what it doesn't know. */
+  | { readonly why: 'refused'; readonly message: string };

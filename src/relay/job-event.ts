@@ -1,0 +1,54 @@
+import type { NodeEvent } from '../contract/gen/node_relay_pb.ts';
+import { checkFinished, checkInputLogprobs, checkPromptState, checkTokens } from './check-report.ts';
+import { Lie } from './lie.ts';
+import type { LinkSettings } from './link-settings.ts';
+import type { RunningJob } from './running-jobs.ts';
+
+interface JobEventListener {
+  onTokens(count: number): void;
+  onFinished(): void;
+  /** The sample failed at the node. */
+  onFailed(code: number, message: string): void;
+}
+
+/** Takes in what a node tells of a job that runs there. Throws Lie where that can't be. */
+export function takeJobEvent(
+  event: NodeEvent,
+  running: RunningJob,
+  { vocabSize, hiddenSize }: Pick<LinkSettings, 'vocabSize' | 'hiddenSize'>,
+  listener: JobEventListener,
+): void {
+  const { job, maxNewTokens } = running;
+  const bounds = { vocabSize, hiddenSize, maxNewTokens };
+  const sample = job.samples[event.index];
+  if (!sample) throw new Lie('an event of a sample that nobody asked for');
+  switch (event.event.case) {
+    case 'inputLogprobs':
+      job.appendPrompt(checkInputLogprobs(job, sample, event.event.value, bounds));
+      running.told = true;
+      return;
+    case 'tokens': {
+      const { value } = event.event;
+      const tokens = checkTokens(job, sample, value, bounds);
+      running.madeToken(sample);
+      sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
+      job.append(sample, tokens);
+      listener.onTokens(tokens.length);
+      return;
+    }
+    case 'finished': {
+      const { value } = event.event;
+      const finish = checkFinished(job, sample, value, bounds);
+      sample.promptState = checkPromptState(job, sample, value, bounds);
+      sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
+      job.finishSample(sample, finish);
+      listener.onFinished();
+      return;
+    }
+    case 'failed':
+      listener.onFailed(event.event.value.code, event.event.value.message);
+      return;
+    default:
+      throw new Lie('an event without content');
+  }
+}

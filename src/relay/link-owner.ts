@@ -1,0 +1,14 @@
+import type { Job } from './job.ts';
+import type { NodeLink } from './node-link.ts';
+
+/** What a link tells the fleet. */
+export interface LinkOwner {
+  /** The session is over; `jobs` ran there, in the order they came. */
+  onLinkEnd(link: NodeLink, jobs: readonly Job[]): void;
+  /** Room came free, or the stream came or went. */
+  onLinkChange(link: NodeLink): void;
+  /** The node can't go on with a job, which has left it. */
+  onJobFailed(link: NodeLink, job: Job): void;
+  /** Tokens were taken in. */
+  onTokens(count: number): void;
+}

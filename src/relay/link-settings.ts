@@ -1,0 +1,15 @@
+import type { Build } from '../contract/gen/node_relay_pb.ts';
+import type { SchedulePolicyName } from './options.ts';
+
+/** What is the same for all nodes' sessions. */
+export interface LinkSettings {
+  readonly relayEpoch: bigint;
+  readonly leaseMs: number;
+  readonly heartbeatMs: number;
+  /** How long a sample that began may make no token, while it has credit, before its job is given to another node. */
+  readonly tokenStallMs: number;
+  readonly vocabSize: number;
+  readonly hiddenSize: number;
+  readonly build: Build;
+  readonly schedulePolicy: SchedulePolicyName;
+}
