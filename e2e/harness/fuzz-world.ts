@@ -5,7 +5,8 @@ import type { RequestWorld } from '../../src/contract/testing/any-generate-reque
 import { GrammarError, type Grammars } from '../../src/engine/grammars.ts';
 import { type IdAutomaton, IdGrammars } from '../../src/engine/testing/id-grammars.ts';
 import { tinyModel } from '../../src/model/testing/tiny-model.ts';
-import { readServedModel, type ServedModel } from '../../src/relay/served-model.ts';
+import { openModel } from '../../src/relay/model/open-model.ts';
+import type { ServedModel } from '../../src/relay/served-model.ts';
 
 export const SHAPE = { vocabSize: 64, contextLength: 96, hiddenSize: 16 };
 export const EOS = [2];
@@ -35,7 +36,7 @@ export const TINY_MODEL = tinyModel(11, SHAPE);
 
 /** What a relay says of the tiny model; the files are another's. */
 export async function servedTinyModel(): Promise<ServedModel> {
-  return { ...(await readServedModel('models/stories260K')), ...SHAPE, layers: 1, eosTokenIds: EOS };
+  return { ...(await openModel('models/stories260K')), ...SHAPE, layers: 1, eosTokenIds: EOS };
 }
 
 /** Texts that are no automata are refused, as a compiler refuses what is no grammar. */

@@ -2,7 +2,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { bytesSource } from './byte-source.ts';
 import { CheckpointError } from './checkpoint.ts';
-import { canonicalJson, digestManifest, type Manifest, parseManifest, sha256Hex } from './manifest.ts';
 import { parseGenerationConfig, parseModelConfig } from './model-config.ts';
 import { openSafetensors } from './safetensors.ts';
 import { writeSafetensors as file } from './testing/write-safetensors.ts';
@@ -102,36 +101,5 @@ describe('configs', () => {
     [{ model_type: 1 }, /model_type/],
   ])('refuses %j naming the key', (extra, reason) => {
     expect(() => parse(extra)).toThrow(reason);
-  });
-});
-
-describe('manifest', () => {
-  const manifest: Manifest = {
-    name: 'm',
-    quantisation: 'none',
-    files: [
-      { name: 'b', size: 1, sha256: 'b'.repeat(64) },
-      { name: 'a/c.json', size: 0, sha256: 'a'.repeat(64) },
-    ],
-  };
-
-  it('has one text, whatever the order of its parts', async () => {
-    const other: Manifest = { files: [...manifest.files].reverse(), quantisation: 'none', name: 'm' };
-    expect(canonicalJson(other)).toBe(canonicalJson(manifest));
-    expect(canonicalJson(manifest)).toBe(
-      `{"files":[{"name":"a/c.json","sha256":"${'a'.repeat(64)}","size":0},{"name":"b","sha256":"${'b'.repeat(64)}","size":1}],"name":"m","quantisation":"none"}`,
-    );
-    expect(await digestManifest(parseManifest(canonicalJson(manifest), 'x'))).toBe(await digestManifest(other));
-  });
-
-  it('hashes as the world does', async () => {
-    expect(await sha256Hex(new TextEncoder().encode('abc'))).toBe(
-      'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad',
-    );
-  });
-
-  it.each(['../x', '/x', 'a/../b', 'a//b', '', '.', 'a\\b'])('refuses a file called %j', (name) => {
-    const text = JSON.stringify({ ...manifest, files: [{ name, size: 1, sha256: 'a'.repeat(64) }] });
-    expect(() => parseManifest(text, 'manifest')).toThrow(CheckpointError);
   });
 });

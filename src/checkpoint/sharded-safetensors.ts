@@ -42,6 +42,11 @@ export async function openShardedSafetensors(
   };
 }
 
+/** The files that an index names, each once. Throws CheckpointError naming file and reason. */
+export function shardNames(indexText: string, indexName: string): readonly string[] {
+  return [...new Set(parseIndex(indexText, indexName).map(([, file]) => file))].sort();
+}
+
 function parseIndex(text: string, file: string): readonly (readonly [tensor: string, file: string])[] {
   const fail = (reason: string): never => {
     throw new CheckpointError(`${file}: ${reason}`);

@@ -68,7 +68,7 @@ export async function nodeCommand(flags: BrowserFlags & { relay: URL }): Promise
 }
 
 async function openRelay(flags: RelayFlags, shutdown: Shutdown): Promise<RunningRelay> {
-  const relay = await runRelay(flags);
+  const relay = await runRelay(flags, log, shutdown.signal);
   shutdown.add('The relay', relay.close);
   shutdown.signal.throwIfAborted();
   return relay;

@@ -107,7 +107,7 @@ test.each(['relay', 'start'])("%s's help tells the limits of requests, and their
 test('a folder without a model is named', async () => {
   const { code, message } = await run('relay', '--model', '/nonexistent-model');
   expect(code).toBe(1);
-  expect(message).toMatch(/no model in .*nonexistent-model: config\.json is missing/);
+  expect(message).toMatch(/no model at .*nonexistent-model/);
 });
 
 test('no relay there is said in a sentence', async () => {

@@ -117,7 +117,18 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
 
 function withRelayFlags(command: Command): Command {
   return command
-    .addOption(new Option('--model <dir>', "the model's folder").default(bundledModel, 'the bundled stories260K'))
+    .addOption(
+      new Option('--model <model>', 'a folder, a .gguf file, or hf:owner/name[@revision][/file.gguf]').default(
+        bundledModel,
+        'the bundled stories260K',
+      ),
+    )
+    .addOption(
+      new Option('--quant <format>', 'how nodes quantise the weights of safetensors; default: not at all').choices([
+        'q8',
+        'q4',
+      ]),
+    )
     .option('--host <host>', 'where gateways reach the relay (gRPC)', '127.0.0.1')
     .option('--port <port>', 'where gateways reach the relay (gRPC); 0 takes a free port', parsePort, 30_001)
     .option('--web-host <host>', 'where browsers reach it', '127.0.0.1')

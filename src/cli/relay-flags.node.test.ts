@@ -7,7 +7,7 @@ const given: RelayOptions[] = [];
 // The command runs until a signal comes, and the relay takes ports: here each only shows what it was given.
 vi.mock('./commands.ts', () => ({
   relayCommand: async (flags: RelayFlags) => {
-    await runRelay(flags);
+    await runRelay(flags, () => {}, new AbortController().signal);
     return 0;
   },
 }));

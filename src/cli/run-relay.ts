@@ -1,5 +1,3 @@
-import { existsSync } from 'node:fs';
-import { join, resolve } from 'node:path';
 import { pino } from 'pino';
 import type { SchedulePolicyName } from '../relay/options.ts';
 import { CliError } from './errors.ts';
@@ -9,6 +7,7 @@ import { formatHost } from './values.ts';
 /** The flags of `relay` and `start`, as commander gives them. */
 export interface RelayFlags {
   readonly model: string;
+  readonly quant?: 'q8' | 'q4';
   readonly host: string;
   readonly port: number;
   readonly webHost: string;
@@ -31,22 +30,28 @@ export interface RunningRelay {
   close(): Promise<void>;
 }
 
-/** Starts the relay in this process; errors are sentences. */
-export async function runRelay(flags: RelayFlags): Promise<RunningRelay> {
+/**
+ * Starts the relay in this process; errors are sentences. `log` takes what it says before it is up; `signal` gives up
+ * then.
+ */
+export async function runRelay(
+  flags: RelayFlags,
+  log: (line: string) => void,
+  signal: AbortSignal,
+): Promise<RunningRelay> {
   if (Number(process.versions.node.split('.')[0]) < 22) {
     throw new CliError(`the relay needs Node 22 or newer; this is ${process.versions.node}.`);
   }
   if (flags.heartbeat * 3 > flags.lease) {
     throw new CliError('the --lease must be at least three times the --heartbeat.', 2);
   }
-  const modelDir = resolve(flags.model);
-  for (const file of ['config.json', 'tokenizer.json']) {
-    if (!existsSync(join(modelDir, file))) throw new CliError(`there is no model in ${modelDir}: ${file} is missing.`);
-  }
   const { startRelay } = await import('../relay/relay.ts');
   try {
     const relay = await startRelay({
-      model: modelDir,
+      model: flags.model,
+      ...(flags.quant === undefined ? {} : { quantisation: flags.quant }),
+      onProgress: log,
+      signal,
       grpcHost: flags.host,
       grpcPort: flags.port,
       webHost: flags.webHost,
@@ -97,6 +102,8 @@ function relayError(error: unknown): Error {
   const reason = code === undefined ? undefined : LISTEN_FAILURES[code];
   if (reason !== undefined) return new CliError(`the relay cannot listen on ${address ?? 'that host'}: ${reason}.`);
   // The model's files are the user's: what is wrong with them is a sentence, not a stack.
-  if (error instanceof Error && error.name === 'CheckpointError') return new CliError(`${error.message}.`);
+  if (error instanceof Error && ['CheckpointError', 'ModelError'].includes(error.name)) {
+    return new CliError(`${error.message}.`);
+  }
   return error as Error;
 }

@@ -1,8 +1,4 @@
-import { bytesSource } from '../checkpoint/byte-source.ts';
-import { CheckpointError } from '../checkpoint/checkpoint.ts';
-import { parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
-import { openSafetensors } from '../checkpoint/safetensors.ts';
-import { readTokenBytes } from '../checkpoint/token-bytes.ts';
+import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
 import { requestDevice } from '../gpu/request-device.ts';
 import { loadLlama } from '../model/load-llama.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
@@ -14,12 +10,7 @@ import type { EngineEvent } from './event.ts';
 import type { StartGrammarWorker } from './grammar/grammar-messages.ts';
 import { GrammarPool } from './grammar/grammar-pool.ts';
 import { grammarVocabulary } from './grammar/grammar-vocabulary.ts';
-
-/** The files of a model, by name. */
-export interface ModelBytes {
-  readonly names: readonly string[];
-  bytes(name: string): Uint8Array | undefined;
-}
+import { type ModelFiles, readModel } from './read-model.ts';
 
 /** An engine with the device that it runs on. */
 export interface LoadedEngine {
@@ -40,29 +31,27 @@ export interface LoadedEngine {
 
 /**
  * Puts a model on `gpu` and an engine on it; grammar workers start with the first constraint. Rejects with
- * DeviceUnavailableError, CheckpointError (naming the file) or AllocationError (with the sizes); nothing stays
- * allocated then.
+ * DeviceUnavailableError, CheckpointError (naming the file), AllocationError (with the sizes) or what reading a file
+ * rejects with; nothing stays allocated then.
  */
 export async function loadEngine(
   gpu: GPU,
-  files: ModelBytes,
+  files: ModelFiles,
+  quantisation: ManifestQuantisation,
   budget: EngineBudget,
   startGrammarWorker: StartGrammarWorker,
   onEvents: (events: readonly EngineEvent[]) => void,
 ): Promise<LoadedEngine> {
   const { adapter, device } = await requestDevice(gpu);
   try {
-    const config = parseModelConfig(fileText(files, 'config.json'), 'config.json');
-    const weights = weightFile(files);
-    const checkpoint = await openSafetensors(bytesSource(weights.name, weights.bytes));
-    const tokens = readTokenBytes(fileText(files, 'tokenizer.json'), 'tokenizer.json');
+    const { checkpoint, config, tokens, stopIds } = await readModel(files);
     const runner = await loadLlama(device, checkpoint, config, {
       maxRows: Math.max(MAX_ROWS, budget.maxRunning),
       maxSequences: budget.maxRunning,
       kvBudgetBytes: budget.kvBytes,
       maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
+      ...(quantisation === 'none' ? {} : { quantisation }),
     });
-    const stopIds = eosTokenIds(files) ?? config.eosTokenIds;
     const grammars = new GrammarPool(grammarVocabulary(tokens, config.vocabSize, stopIds), startGrammarWorker);
     let destroyed = false;
     let announceLoss: (reason: string) => void = () => {};
@@ -101,27 +90,6 @@ export async function loadEngine(
     device.destroy();
     throw error;
   }
-}
-
-function fileText(files: ModelBytes, name: string): string {
-  const bytes = files.bytes(name);
-  if (bytes === undefined) throw new CheckpointError(`the model has no ${name}`);
-  return new TextDecoder().decode(bytes);
-}
-
-function eosTokenIds(files: ModelBytes): readonly number[] | undefined {
-  const name = 'generation_config.json';
-  return files.bytes(name) && parseGenerationConfig(fileText(files, name), name).eosTokenIds;
-}
-
-function weightFile(files: ModelBytes): { name: string; bytes: Uint8Array } {
-  const names = files.names.filter((name) => name.endsWith('.safetensors'));
-  const [name] = names;
-  const bytes = name === undefined ? undefined : files.bytes(name);
-  if (names.length !== 1 || name === undefined || bytes === undefined) {
-    throw new CheckpointError(`the model has ${names.length} weight files (.safetensors), and one is read`);
-  }
-  return { name, bytes };
 }
 
 function adapterFacts({ info }: GPUAdapter): AdapterFacts {

@@ -1,5 +1,8 @@
-import { CheckpointError } from '../checkpoint/checkpoint.ts';
+import { CheckedSource } from '../checkpoint/checked-source.ts';
 import { type Manifest, type ManifestFile, parseManifest, sha256Hex } from '../checkpoint/manifest.ts';
+import type { ModelFiles } from '../engine/read-model.ts';
+import { backoffMs } from './backoff.ts';
+import { pause } from './pause.ts';
 
 /** How long a model file may stand still before its download counts as failed, in milliseconds. */
 const STALL_MS = 30_000;
@@ -9,98 +12,129 @@ export class RelayUnreachableError extends Error {
   override readonly name = 'RelayUnreachableError';
 }
 
-/** The files of the model that a relay serves, whole and checked. */
-export interface ModelFiles {
-  /** The served model's name. */
-  readonly model: string;
+/** The model that a relay serves. */
+export interface ServedManifest {
+  readonly manifest: Manifest;
   /** SHA-256 of the manifest's text, hex. */
   readonly digest: string;
-  readonly names: readonly string[];
-  /** Undefined where the manifest has no file of that name. */
-  bytes(name: string): Uint8Array | undefined;
+}
+
+/** What is told while files come. */
+export interface ModelFilesListener {
+  /** Bytes that have come for the first time, of all that the model's files have; not all need be read. */
+  onProgress(loadedBytes: number, totalBytes: number): void;
+  /** The relay is out of reach, and is tried again; undefined: bytes come again. */
+  onTrouble(trouble: string | undefined): void;
 }
 
 /** Reads the manifest of the model that a relay serves. Rejects with RelayUnreachableError or CheckpointError. */
-export async function fetchManifest(
-  relayUrl: string,
-  signal: AbortSignal,
-): Promise<{ manifest: Manifest; digest: string }> {
+export async function fetchManifest(relayUrl: string, signal: AbortSignal): Promise<ServedManifest> {
   const url = `${relayUrl}/model/manifest.json`;
-  const bytes = await reach(url, signal, async () => {
+  let bytes: Uint8Array;
+  try {
     const response = await fetch(url, {
       cache: 'no-store',
       signal: AbortSignal.any([signal, AbortSignal.timeout(STALL_MS)]),
     });
     if (!response.ok) throw new Error(`status ${response.status}`);
-    return new Uint8Array(await response.arrayBuffer());
-  });
+    bytes = new Uint8Array(await response.arrayBuffer());
+  } catch (error) {
+    signal.throwIfAborted();
+    throw new RelayUnreachableError(`${url}: ${(error as Error).message}`);
+  }
   return { manifest: parseManifest(new TextDecoder().decode(bytes), url), digest: await sha256Hex(bytes) };
 }
 
 /**
- * Downloads the manifest's files one after another and checks size and SHA-256 of each. Rejects with
- * RelayUnreachableError, or with CheckpointError naming the file.
+ * The manifest's files, read in ranges as they are asked for, each piece checked: a loader takes tensors in its own
+ * order, and no file is ever held whole. A connection that is cut goes on where it was. Reads reject with
+ * RelayUnreachableError where the relay serves another model by now, with CheckpointError naming the file, or when
+ * `signal` aborts.
  */
-export async function fetchModelFiles(
+export function relayFiles(
   relayUrl: string,
+  manifest: Manifest,
   signal: AbortSignal,
-  onProgress: (loadedBytes: number, totalBytes: number) => void,
-): Promise<ModelFiles> {
-  const { manifest, digest } = await fetchManifest(relayUrl, signal);
-  const total = manifest.files.reduce((sum, file) => sum + file.size, 0);
-  const contents = new Map<string, Uint8Array>();
-  let loaded = 0;
-  for (const file of manifest.files) {
-    const url = `${relayUrl}/model/files/${file.name}`;
-    const bytes = await reach(url, signal, () =>
-      fetchFile(url, file, signal, (count) => onProgress(loaded + count, total)),
-    );
-    if ((await sha256Hex(bytes)) !== file.sha256)
-      throw new CheckpointError(`${url}: the SHA-256 is not the manifest's`);
-    contents.set(file.name, bytes);
-    loaded += file.size;
-  }
-  return { model: manifest.name, digest, names: [...contents.keys()], bytes: (name) => contents.get(name) };
+  listener: ModelFilesListener,
+): ModelFiles {
+  const totalBytes = manifest.files.reduce((sum, file) => sum + file.size, 0);
+  let loadedBytes = 0;
+  const onPiece = (bytes: number) => {
+    loadedBytes += bytes;
+    listener.onProgress(loadedBytes, totalBytes);
+  };
+  const sources = new Map(
+    manifest.files.map((file) => {
+      const url = `${relayUrl}/model/files/${file.name}`;
+      const fetchRange = (offset: number, length: number) => ranges(url, file, offset, length, signal, listener);
+      return [file.name, new CheckedSource(file, manifest.pieceBytes, url, fetchRange, onPiece)];
+    }),
+  );
+  return { names: [...sources.keys()], open: (name) => sources.get(name) };
 }
 
-/** Straight into one buffer of the size that the manifest tells, so that no second copy is ever made. */
-async function fetchFile(
+/** A range's bytes; asks for the rest of it again whenever the connection fails. */
+async function* ranges(
   url: string,
   file: ManifestFile,
+  offset: number,
+  length: number,
   signal: AbortSignal,
-  onBytes: (count: number) => void,
-): Promise<Uint8Array> {
+  { onTrouble }: ModelFilesListener,
+): AsyncGenerator<Uint8Array> {
+  const end = offset + length;
+  let failures = 0;
+  for (let at = offset; at < end; ) {
+    try {
+      for await (const bytes of range(url, file, at, end, signal)) {
+        if (failures > 0) onTrouble(undefined);
+        failures = 0;
+        at += bytes.byteLength;
+        yield bytes;
+      }
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof RelayUnreachableError) throw error;
+      onTrouble(`${url}: ${(error as Error).message}`);
+      await pause(backoffMs(failures, Math.random), signal);
+      failures++;
+    }
+  }
+}
+
+/** The bytes of one answer. Throws RelayUnreachableError where the relay has another file by now. */
+async function* range(
+  url: string,
+  file: ManifestFile,
+  from: number,
+  to: number,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array> {
   const abort = new AbortController();
   const stall = () => abort.abort(new Error(`nothing came for ${STALL_MS / 1000} s`));
   let stalled = setTimeout(stall, STALL_MS);
   try {
-    const response = await fetch(url, { signal: AbortSignal.any([signal, abort.signal]) });
-    if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
-    const bytes = new Uint8Array(file.size);
-    let at = 0;
+    const response = await fetch(url, {
+      headers: { range: `bytes=${from}-${to - 1}` },
+      signal: AbortSignal.any([signal, abort.signal]),
+    });
+    const tag = response.headers.get('etag');
+    if (response.status === 404 || (response.ok && tag !== null && tag !== `"${file.sha256}"`)) {
+      throw new RelayUnreachableError(`${url}: the relay serves another model by now`);
+    }
+    if (response.status !== 206 || !response.body) throw new Error(`status ${response.status}`);
     const reader = response.body.getReader();
+    let left = to - from;
     for (let part = await reader.read(); !part.done; part = await reader.read()) {
       clearTimeout(stalled);
+      left -= part.value.byteLength;
+      if (left < 0) throw new Error('more bytes came than were asked for');
+      yield part.value;
       stalled = setTimeout(stall, STALL_MS);
-      if (at + part.value.length > file.size) throw new Error(`more than its ${file.size} bytes came`);
-      bytes.set(part.value, at);
-      at += part.value.length;
-      onBytes(at);
     }
-    if (at !== file.size) throw new Error(`${at} of its ${file.size} bytes came`);
-    return bytes;
+    if (left > 0) throw new Error(`${left} bytes did not come`);
   } finally {
     clearTimeout(stalled);
     abort.abort();
-  }
-}
-
-/** What `get` brings; every failure but an abort by `signal` is one of reaching the relay. */
-async function reach<T>(url: string, signal: AbortSignal, get: () => Promise<T>): Promise<T> {
-  try {
-    return await get();
-  } catch (error) {
-    signal.throwIfAborted();
-    throw new RelayUnreachableError(`${url}: ${(error as Error).message}`);
   }
 }

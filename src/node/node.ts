@@ -5,9 +5,11 @@ import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/g
 import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
 import { backoffMs } from './backoff.ts';
 import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
-import { fetchManifest, fetchModelFiles, type ModelFiles, RelayUnreachableError } from './model-files.ts';
+import { fetchManifest, RelayUnreachableError, relayFiles } from './model-files.ts';
 import { readPageBuild } from './page-build.ts';
-import { PROTOCOL_VERSION, Session, type SessionEnd } from './session.ts';
+import { pause } from './pause.ts';
+import { PROTOCOL_VERSION, Session } from './session.ts';
+import type { SessionEnd } from './session-options.ts';
 import { startGrammarWorker } from './start-grammar-worker.ts';
 import { nodeEvents, nodeLoad } from './wire.ts';
 
@@ -88,26 +90,13 @@ export class Node {
     }
   }
 
-  /** The files are let go of when this returns: the weights are on the GPU then. */
-  async #load({ relayUrl, budget }: JoinRequest): Promise<{ loaded: LoadedEngine; digest: string }> {
-    if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
-    const files = await this.#fetchFiles(relayUrl);
-    const loaded = await loadEngine(navigator.gpu, files, budget, startGrammarWorker, (events) =>
-      this.#session?.report(events.flatMap(nodeEvents)),
-    );
-    const { adapter, features, contextLength, poolTokens } = loaded;
-    this.#post({ type: 'facts', facts: { model: files.model, adapter, features, contextLength, poolTokens } });
-    return { loaded, digest: files.digest };
-  }
-
   /** Tries until the relay answers: a page that waits for its relay needs nobody to press a button. */
-  async #fetchFiles(relayUrl: string): Promise<ModelFiles> {
+  async #load(join: JoinRequest): Promise<{ loaded: LoadedEngine; digest: string }> {
+    if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
     const { signal } = this.#left;
     for (let failures = 0; ; failures++) {
       try {
-        return await fetchModelFiles(relayUrl, signal, (loadedBytes, totalBytes) =>
-          this.#post({ type: 'progress', loadedBytes, totalBytes }),
-        );
+        return await this.#loadServed(navigator.gpu, join, signal);
       } catch (error) {
         if (!(error instanceof RelayUnreachableError)) throw error;
         this.#state('loading', `${error.message}; trying again`);
@@ -115,6 +104,25 @@ export class Node {
         this.#state('loading', '');
       }
     }
+  }
+
+  /** Puts the model that the relay serves just now onto the GPU. */
+  async #loadServed(
+    gpu: GPU,
+    { relayUrl, budget }: JoinRequest,
+    signal: AbortSignal,
+  ): Promise<{ loaded: LoadedEngine; digest: string }> {
+    const { manifest, digest } = await fetchManifest(relayUrl, signal);
+    const files = relayFiles(relayUrl, manifest, signal, {
+      onProgress: (loadedBytes, totalBytes) => this.#post({ type: 'progress', loadedBytes, totalBytes }),
+      onTrouble: (trouble) => this.#state('loading', trouble === undefined ? '' : `${trouble}; trying again`),
+    });
+    const loaded = await loadEngine(gpu, files, manifest.quantisation, budget, startGrammarWorker, (events) =>
+      this.#session?.report(events.flatMap(nodeEvents)),
+    );
+    const { adapter, features, contextLength, poolTokens } = loaded;
+    this.#post({ type: 'facts', facts: { model: manifest.name, adapter, features, contextLength, poolTokens } });
+    return { loaded, digest };
   }
 
   #openSession(join: JoinRequest, modelDigest: string, loaded: LoadedEngine): Session {
@@ -190,20 +198,4 @@ export class Node {
   #state(state: NodeState, detail: string): void {
     this.#post({ type: 'state', state, detail, problem: undefined });
   }
-}
-
-/** Rejects when `signal` aborts. */
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const abort = () => {
-      clearTimeout(timer);
-      reject(signal.reason);
-    };
-    const timer = setTimeout(() => {
-      signal.removeEventListener('abort', abort);
-      resolve();
-    }, ms);
-    if (signal.aborted) abort();
-    else signal.addEventListener('abort', abort, { once: true });
-  });
 }

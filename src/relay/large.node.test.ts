@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { Finished_Reason, type NodeEventSchema } from '../contract/gen/node_relay_pb.ts';
 import { type GenerateResponse, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { MAX_RESPONSE_BYTES } from '../contract/response-size.ts';
-import { readServedModel } from './served-model.ts';
+import { openModel } from './model/open-model.ts';
 import { ForkedRelay } from './testing/forked-relay.ts';
 import { collect, GrpcClient } from './testing/grpc-client.ts';
 import { MODEL_DIR, requestOf } from './testing/relay-bench.ts';
@@ -22,7 +22,7 @@ let client: GrpcClient;
 let node: ScriptedNode;
 beforeAll(async () => {
   // As a large model is; its files are another's.
-  const model = { ...(await readServedModel(MODEL_DIR)), vocabSize: VOCAB, hiddenSize: HIDDEN, contextLength: 4_096 };
+  const model = { ...(await openModel(MODEL_DIR)), vocabSize: VOCAB, hiddenSize: HIDDEN, contextLength: 4_096 };
   relay = await ForkedRelay.start({ model });
   client = new GrpcClient(relay.grpcPort);
   const script = { webPort: relay.webPort, modelDigest: relay.digest, contextLength: 4_096, manual: true };

@@ -1,6 +1,5 @@
 import { createReadStream } from 'node:fs';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { join } from 'node:path';
 import { pipeline } from 'node:stream';
 import { parseRange } from './parse-range.ts';
 import type { ServedModel } from './served-model.ts';
@@ -43,7 +42,7 @@ export function serveModelFile(model: ServedModel, request: IncomingMessage, res
   if (request.method === 'HEAD' || file.size === 0) response.end();
   else {
     // A client that leaves, or a file that vanished, ends the response; there is nobody left to tell.
-    pipeline(createReadStream(join(model.folder, file.name), { start, end }), response, () => {});
+    pipeline(createReadStream(model.paths[file.name]!, { start, end }), response, () => {});
   }
   return true;
 }

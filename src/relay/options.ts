@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
 import type { ServedModel } from './served-model.ts';
 
 /**
@@ -10,8 +11,16 @@ export type SchedulePolicyName = (typeof SCHEDULE_POLICIES)[number];
 
 /** How a relay is set up; everything but the model and the build has a default. Times are milliseconds. */
 export interface RelayOptions {
-  /** A model folder, or one read before with `readServedModel`. */
+  /** What `openModel` takes (a folder, a .gguf file, hf:owner/name), or what it gave. */
   readonly model: string | ServedModel;
+  /** How nodes quantise a model of safetensors while they load it. */
+  readonly quantisation?: ManifestQuantisation;
+  /** Folder for what can be made or fetched again; default: the system's, or `SHOAL_CACHE`. */
+  readonly cacheDir?: string;
+  /** Told what takes long before the relay is up. */
+  readonly onProgress?: (line: string) => void;
+  /** Gives up opening the model. */
+  readonly signal?: AbortSignal;
   /** `pageHash` is the SHA-256 of the built page, hex. */
   readonly build: { readonly packageVersion: string; readonly pageHash: string };
   /** Folder of the built page; none is served without it. */

@@ -14,13 +14,14 @@ import { healthService } from './health-service.ts';
 import { JobTable } from './job-table.ts';
 import { logFaults } from './log-faults.ts';
 import { Metrics } from './metrics.ts';
+import { openModel } from './model/open-model.ts';
 import { nodeRelayService } from './node-relay-service.ts';
 import { type RelayOptions, settle } from './options.ts';
 import { ReceivingBudget } from './receiving-budget.ts';
 import { reflectionServices } from './reflection-service.ts';
 import { Router } from './router.ts';
 import { schedulerService } from './scheduler-service.ts';
-import { readServedModel, type ServedModel } from './served-model.ts';
+import type { ServedModel } from './served-model.ts';
 import { listenWeb } from './web-server.ts';
 
 /** A relay that runs. */
@@ -44,7 +45,7 @@ const REFLECTION_BYTES = 64 * 1024;
 export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = settle(options);
   const log = options.logger ?? pino({ level: 'warn' });
-  const model = typeof options.model === 'string' ? await readServedModel(options.model) : options.model;
+  const model = await served(options);
   const shutdown = new AbortController();
   let closing = false;
 
@@ -163,4 +164,9 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
       return closed;
     },
   };
+}
+
+function served(options: RelayOptions): Promise<ServedModel> | ServedModel {
+  const { model, quantisation, cacheDir, onProgress, signal } = options;
+  return typeof model === 'string' ? openModel(model, { quantisation, cache: cacheDir, onProgress, signal }) : model;
 }

@@ -1,9 +1,15 @@
-import { createHash } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { readdir, readFile, stat } from 'node:fs/promises';
-import { basename, join, resolve } from 'node:path';
-import { canonicalJson, digestManifest, type Manifest, type ManifestFile } from '../checkpoint/manifest.ts';
-import { parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  canonicalJson,
+  digestManifest,
+  type Manifest,
+  type ManifestFile,
+  type ManifestQuantisation,
+  PIECE_BYTES,
+} from '../checkpoint/manifest.ts';
+import { type GenerationConfig, parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
+import { hashFile } from './model/file-hashes.ts';
 
 /** The one model that a relay serves, and what its files say of it. */
 export interface ServedModel {
@@ -11,6 +17,8 @@ export interface ServedModel {
   readonly name: string;
   /** Absolute folder on this machine; the gateway reads the tokenizer there. */
   readonly folder: string;
+  /** Absolute paths of the manifest's files, by name. */
+  readonly paths: Readonly<Record<string, string>>;
   readonly manifest: Manifest;
   /** Exactly the text whose SHA-256 is `digest`. */
   readonly manifestJson: string;
@@ -29,39 +37,33 @@ export interface ServedModel {
   readonly padTokenId: number | undefined;
 }
 
-const REQUIRED = ['config.json', 'tokenizer.json'];
+/** Where a served model's files are. */
+export interface ServedFiles {
+  readonly name: string;
+  /** With config.json, tokenizer.json and what else a gateway reads. */
+  readonly folder: string;
+  /** What nodes need: absolute paths by the names that the manifest has. */
+  readonly paths: Readonly<Record<string, string>>;
+  readonly quantisation: ManifestQuantisation;
+}
 
-/** Files a node needs, or the gateway's tokenizer does; anything else in the folder is not part of the model. */
-const WANTED = [
-  /^config\.json$/,
-  /^generation_config\.json$/,
-  /^tokenizer(_config)?\.json$/,
-  /^special_tokens_map\.json$/,
-  /^chat_template\.(json|jinja)$/,
-  /\.safetensors$/,
-  /\.safetensors\.index\.json$/,
-];
-
-/** Reads a model's folder and hashes its files. Rejects where a file is missing or says something impossible. */
-export async function readServedModel(modelDir: string, name = basename(resolve(modelDir))): Promise<ServedModel> {
-  const folder = resolve(modelDir);
-  const names = (await readdir(folder)).filter((file) => WANTED.some((wanted) => wanted.test(file))).sort();
-  for (const required of REQUIRED) {
-    if (!names.includes(required)) throw new Error(`The model folder ${folder} has no ${required}.`);
-  }
-  if (!names.some((file) => file.endsWith('.safetensors'))) {
-    throw new Error(`The model folder ${folder} has no .safetensors file.`);
-  }
+/**
+ * Hashes a model's files and reads what they say. `hash` gives a file's hashes. Rejects where a file can't be read or
+ * says something impossible.
+ */
+export async function describeModel(
+  { name, folder, paths, quantisation }: ServedFiles,
+  hash: (path: string) => ReturnType<typeof hashFile> = hashFile,
+): Promise<ServedModel> {
   const files: ManifestFile[] = [];
-  for (const file of names) files.push(await describeFile(folder, file));
-  const manifest: Manifest = { name, files, quantisation: 'none' };
+  for (const [file, path] of Object.entries(paths)) files.push({ name: file, ...(await hash(path)) });
+  const manifest: Manifest = { name, files, pieceBytes: PIECE_BYTES, quantisation };
   const config = parseModelConfig(await readFile(join(folder, 'config.json'), 'utf8'), 'config.json');
-  const generation = names.includes('generation_config.json')
-    ? parseGenerationConfig(await readFile(join(folder, 'generation_config.json'), 'utf8'), 'generation_config.json')
-    : undefined;
+  const generation = await generationConfig(folder);
   return {
     name,
     folder,
+    paths,
     manifest,
     manifestJson: canonicalJson(manifest),
     digest: await digestManifest(manifest),
@@ -77,10 +79,11 @@ export async function readServedModel(modelDir: string, name = basename(resolve(
   };
 }
 
-async function describeFile(folder: string, name: string): Promise<ManifestFile> {
-  const path = join(folder, name);
-  const { size } = await stat(path);
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(path, { highWaterMark: 1 << 20 })) hash.update(chunk as Buffer);
-  return { name, size, sha256: hash.digest('hex') };
+async function generationConfig(folder: string): Promise<GenerationConfig | undefined> {
+  const name = 'generation_config.json';
+  const text = await readFile(join(folder, name), 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  return text === undefined ? undefined : parseGenerationConfig(text, name);
 }

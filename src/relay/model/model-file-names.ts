@@ -1,0 +1,72 @@
+import { SAFETENSORS_INDEX, shardNames } from '../../checkpoint/sharded-safetensors.ts';
+import { ModelError } from './model-error.ts';
+
+/** What every model folder has beside its weights. */
+const REQUIRED = ['config.json', 'tokenizer.json'];
+/** What a node or a gateway's tokenizer needs where it is there. */
+const OPTIONAL = [
+  'generation_config.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'chat_template.json',
+  'chat_template.jinja',
+];
+
+/**
+ * The files of a folder that are a model, by name; anything else beside them is no part of it. `where` is what errors
+ * call the folder, `readText` reads a file of it. Throws ModelError where one is missing, CheckpointError where an
+ * index is no index.
+ */
+export async function modelFileNames(
+  names: readonly string[],
+  where: string,
+  readText: (name: string) => Promise<string>,
+): Promise<string[]> {
+  for (const required of REQUIRED) {
+    if (!names.includes(required)) throw new ModelError(`there is no model in ${where}: ${required} is missing`);
+  }
+  const weights = await weightNames(names, where, readText);
+  return [...REQUIRED, ...OPTIONAL.filter((name) => names.includes(name)), ...weights].sort();
+}
+
+/** As transformers looks for them: one file, else several by their index. */
+async function weightNames(
+  names: readonly string[],
+  where: string,
+  readText: (name: string) => Promise<string>,
+): Promise<readonly string[]> {
+  if (names.includes('model.safetensors')) return ['model.safetensors'];
+  if (names.includes(SAFETENSORS_INDEX)) {
+    const shards = shardNames(await readText(SAFETENSORS_INDEX), SAFETENSORS_INDEX);
+    for (const shard of shards) {
+      if (!names.includes(shard)) {
+        throw new ModelError(
+          `there is no whole model in ${where}: ${SAFETENSORS_INDEX} names ${shard}, which is missing`,
+        );
+      }
+    }
+    return [SAFETENSORS_INDEX, ...shards];
+  }
+  const weights = names.filter((name) => name.endsWith('.safetensors'));
+  if (weights.length === 1) return weights;
+  throw new ModelError(
+    weights.length === 0
+      ? `there is no model in ${where}: it has no .safetensors file`
+      : `${where} has ${weights.length} .safetensors files and no ${SAFETENSORS_INDEX} that says which of them are the model`,
+  );
+}
+
+/** The .gguf of a folder that has one and no safetensors. Throws ModelError where it has several. */
+export function onlyGguf(names: readonly string[], where: string): string | undefined {
+  if (names.some((name) => name.endsWith('.safetensors'))) return undefined;
+  const files = names.filter((name) => name.endsWith('.gguf')).sort();
+  if (files.length > 1) throw new ModelError(`${where} has ${files.length} .gguf files; name one: ${files.join(', ')}`);
+  return files[0];
+}
+
+/** Throws ModelError for a .gguf that is a part of one. */
+export function checkWholeGguf(name: string): void {
+  if (/-\d{5}-of-\d{5}\.gguf$/.test(name)) {
+    throw new ModelError(`${name} is a part of a model in several .gguf files; one in a single file is read`);
+  }
+}
