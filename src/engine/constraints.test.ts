@@ -167,9 +167,18 @@ it('fails where no id of the vocabulary may come', async () => {
 it('tells the whole prompt before it ends with nothing to draw', async () => {
   const withheld = sampling({ minNewTokens: 5, maskedStopIds: STOP_IDS });
   const { served } = await serve(new ScriptedGrammars([only(STOP_IDS)]));
-  const { input, end } = await served.serve(constrained(1n, '', { sampling: withheld, logprobStart: 0 }));
+  const asked = { sampling: withheld, logprobStart: 0, hiddenStates: true };
+  const { input, end } = await served.serve(constrained(1n, '', asked));
   expect(input.logprobs).toHaveLength(3);
-  expect(end).toMatchObject({ reason: 'stop' });
+  expect(end).toMatchObject({ reason: 'stop', hiddenState: { length: TINY.config.hiddenSize } });
+});
+
+it('tells the whole prompt too where the constraint is met before the first token', async () => {
+  const { served } = await serve(new ScriptedGrammars([END]));
+  const { ids, input, end } = await served.serve(constrained(1n, '', { logprobStart: 0, hiddenStates: true }));
+  expect({ ids, logprobs: input.logprobs.length }).toEqual({ ids: [], logprobs: 3 });
+  const hiddenState = { length: TINY.config.hiddenSize };
+  expect(end).toMatchObject({ reason: 'stop', matched: undefined, completionTokens: 0, hiddenState });
 });
 
 it('was complete where it was taken over', async () => {

@@ -38,7 +38,10 @@ export class Constraints {
       const matcher = await settledWithin(OPEN_TIMEOUT_MS, opening, 'the constraint was never compiled');
       sequence.matching = new Matching(matcher, this.#patienceMs, now);
       if (sequence.ended) sequence.matching.close();
-      else if (sequence.matching.finished) onEvents([ends.finish(sequence, sequence.endingAsMet)]);
+      // Where nothing was made yet, the prompt may still have to be told.
+      else if (sequence.matching.finished && sequence.outputLength > 0) {
+        onEvents([ends.finish(sequence, sequence.endingAsMet)]);
+      }
     } catch (error) {
       // Should it come after all, nobody wants it.
       void opening.then((matcher) => matcher.close()).catch(() => {});

@@ -59,7 +59,8 @@ export class Matching {
 
   /** What may be drawn, `withheld` ids aside. */
   allowed(withheld: readonly number[]): Allowed {
-    const { mask } = this.#state;
+    const { mask, finished } = this.#state;
+    if (finished) return 'met';
     if (mask === undefined) return { mask };
     if (!mask.some((word) => word !== 0)) return 'stuck';
     if (withheld.length === 0) return { mask };

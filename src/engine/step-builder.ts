@@ -9,8 +9,8 @@ import {
 import type { RowUse, Sequence } from './sequence.ts';
 
 /**
- * Why a masked row's draw counts for nothing: its mask came too late; the constraint is met and only an end that
- * min_new_tokens withholds could follow; or nothing can follow, and it isn't met.
+ * Why a masked row's draw counts for nothing: its mask came too late; the constraint is met and nothing could follow
+ * but an end that min_new_tokens withholds; or nothing can follow, and it isn't met.
  */
 export type Undrawn = 'late' | 'met' | 'stuck';
 

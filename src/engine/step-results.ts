@@ -38,7 +38,7 @@ export class StepResults {
       const { sequence, use, undrawn } = wanted[i % wanted.length]!;
       const row = rows[i]!;
       if (sequence.ended || undrawn === 'late' || use === 'score') continue;
-      if (undrawn !== undefined) events.push(this.#endUndrawn(sequence, undrawn));
+      if (undrawn !== undefined) events.push(this.#endUndrawn(sequence, undrawn, row));
       else if (row.nonFinite) events.push(this.#spoilt(sequence));
       else if (use === 'last') sequence.lastHidden = row.hidden;
       else if (sequence.matching && !sequence.oneLeft) this.#match(sequence, sequence.matching, row);
@@ -79,8 +79,10 @@ export class StepResults {
   }
 
   /** Where all that may follow is a stop that min_new_tokens withholds, the constraint wins: the output is complete. */
-  #endUndrawn(sequence: Sequence, why: 'met' | 'stuck'): EngineEvent {
+  #endUndrawn(sequence: Sequence, why: 'met' | 'stuck', row: SampledRow): EngineEvent {
     const { ends } = this.#options;
+    // Without a token, it is the last prompt position's hidden state that is told.
+    if (sequence.outputLength === 0) sequence.lastHidden = row.hidden;
     if (why === 'met') return ends.finish(sequence, sequence.endingAsMet);
     return ends.fail(sequence, 'invalid_argument', "the constraint asks for what the model's vocabulary can't write");
   }

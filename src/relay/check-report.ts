@@ -122,6 +122,8 @@ export function checkFinished(job: Job, sample: Sample, finished: Finished, boun
         if (!stopStrings.includes(matched.value)) throw new Lie('a stop at a text that is no stop string');
         return { reason: 'stop', matchedStopString: matched.value };
       }
+      // The empty output may be all that meets a constraint.
+      if (job.request.constraint && made === 0) return { reason: 'stop' };
       throw new Lie('a stop at nothing');
     default:
       throw new Lie('an end that nobody asked for');

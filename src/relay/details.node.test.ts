@@ -320,6 +320,21 @@ test('a constraint may end at any token, and ends an output that another node ma
   });
 });
 
+test('a constraint that only the empty output meets ends with "stop" and no match; no other may', async () => {
+  const on = await start();
+  const node = await on.node({ manual: true });
+  const constraint = { case: 'regex', value: '' } as const;
+  const sampling = { maxNewTokens: 9, minNewTokens: 1, constraint };
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT, sampling, { returnHiddenStates: true })));
+  await node.until(() => node.jobs.length === 1);
+  const finished = { reason: Finished_Reason.STOP, hiddenState: { values: hiddenAt(4) } };
+  await node.tell({ jobId: node.jobs[0]?.jobId ?? 0n, event: { case: 'finished', value: finished } });
+  const { messages, error } = await whole;
+  expect({ error, lied: node.reportError }).toEqual({ error: undefined, lied: undefined });
+  expect(completesOf(messages)[0]).toMatchObject({ finishReason: 'stop', outputIds: [], matchedStop: {} });
+  expect(completesOf(messages)[0]?.allHiddenStates).toMatchObject([{ position: 4, values: hiddenAt(4) }]);
+});
+
 test('a node that is lost while it tells the prompt’s logprobs: another tells them all; after them, none again', async () => {
   const on = await start();
   const first = await on.node({ manual: true });

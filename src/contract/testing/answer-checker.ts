@@ -165,7 +165,7 @@ export class AnswerChecker {
       that(stops && outputIds.at(-1) === matchedStop.value, 'a stop at another token');
     } else if (matchedStop.case === 'matchedStopStr') {
       that(sampling.stopStrings.includes(matchedStop.value), 'a stop at another text');
-    } else throw new Error('a stop at nothing');
+    } else that(constraint !== undefined && outputIds.length === 0, 'a stop at nothing');
   }
 
   private output(sample: SampleState, told: OutputLogProbs | undefined, ids: readonly number[]): void {
