@@ -1,5 +1,5 @@
+import { samplingProblem } from '../model/logits-entries.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
-import { samplingProblem } from '../model/step-metadata.ts';
 import type { FailureCode } from './event.ts';
 import type { EngineRequest } from './request.ts';
 

@@ -1,5 +1,5 @@
 import type { Runner, SampledRow } from '../model/runner.ts';
-import { StepError } from '../model/step-metadata.ts';
+import { StepError } from '../model/step-error.ts';
 import { settledWithin } from './settled-within.ts';
 import type { Plan, WantedRow } from './step-builder.ts';
 

@@ -4,7 +4,7 @@ import { testDevice } from '../testing/device.ts';
 import { CpuRunner } from './cpu-runner.ts';
 import { loadLlama } from './load-llama.ts';
 import type { Runner, SampledRow, StepBatch } from './runner.ts';
-import { StepError } from './step-metadata.ts';
+import { StepError } from './step-error.ts';
 import { blocksFor, GREEDY, logitsRow } from './testing/generate.ts';
 import { tinyModel } from './testing/tiny-model.ts';
 

@@ -4,10 +4,6 @@ import { BLOCK_TOKENS, type BlockCopy, type RunnerLimits, type StepBatch, type S
 import { maxCountedIds, type SlotTraits, startSlots } from './slot-traits.ts';
 import { isIndex, StepError } from './step-error.ts';
 
-// The engine takes these from here.
-export { samplingProblem } from './logits-entries.ts';
-export { StepError } from './step-error.ts';
-
 /** Decode steps of one step at most. */
 export const MAX_REPEAT = 16;
 
