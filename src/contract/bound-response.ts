@@ -1,6 +1,6 @@
 import { invalid } from './contract-error.ts';
 import type { ModelLimits, NormalisedRequest } from './normalised-request.ts';
-import { MAX_RESPONSE_BYTES, messageBytes, outputBytes, type ToldPerPosition } from './response-size.ts';
+import { inputBytes, MAX_RESPONSE_BYTES, messageBytes, outputBytes, type ToldPerPosition } from './response-size.ts';
 
 /**
  * Bounds every message of the answer before the request is taken: the gateway rejects those over its limit. The input
@@ -10,7 +10,7 @@ import { MAX_RESPONSE_BYTES, messageBytes, outputBytes, type ToldPerPosition } f
 export function boundResponse(
   request: NormalisedRequest,
   model: ModelLimits,
-): Pick<NormalisedRequest, 'detailsInComplete' | 'bytesPerToken'> {
+): Pick<NormalisedRequest, 'detailsInComplete' | 'bytesPerToken' | 'promptBytes'> {
   const { sampling, stream, streamInterval, logprobStart } = request;
   const told: ToldPerPosition = {
     vocabSize: model.vocabSize,
@@ -46,7 +46,7 @@ export function boundResponse(
       `asks for a response of up to ${complete} bytes, and one message holds ${MAX_RESPONSE_BYTES}; use stream=true.`,
     );
   }
-  return { detailsInComplete: fits, bytesPerToken: outputBytes(told) };
+  return { detailsInComplete: fits, bytesPerToken: outputBytes(told), promptBytes: inputs * inputBytes(told) };
 }
 
 function largestOf({ outputLogprobs, topLogprobs, logprobIds, hiddenStates }: NormalisedRequest): string {

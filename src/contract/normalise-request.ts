@@ -45,6 +45,7 @@ export function normaliseRequest(request: GenerateRequest, model: ModelLimits): 
     hiddenStates: request.returnHiddenStates,
     detailsInComplete: true,
     bytesPerToken: 0,
+    promptBytes: 0,
     inputEmbeds: request.inputEmbeds.length > 0 ? new Float32Array(request.inputEmbeds) : undefined,
     constraint: params ? constraintOf(params.constraint) : undefined,
     rank: request.dataParallelRank,
