@@ -13,8 +13,8 @@ import {
   wordsOfRow,
 } from './weight-format.ts';
 
-/** Bytes of a stretch of tiles that are held at once while a matrix is uploaded. */
-const UPLOAD_BYTES = 8 << 20;
+/** Values of a stretch of tiles, which are held while it is uploaded: as they come, as floats, as quants and packed. */
+const UPLOAD_VALUES = 2 << 20;
 
 /** A matrix of floats to load, in row-major order: where its rows come from and how they are written there. */
 export interface MatrixSource {
@@ -89,7 +89,7 @@ export class WeightMatrix {
 
   /**
    * Loads `sources` one below the other. Neighbours of one format share a part, up to the device's binding limit.
-   * Holds some 8 MiB of packed rows at a time, and what they are read from.
+   * Holds some two million values at a time, in up to four forms.
    */
   static async load(gpu: Gpu, columns: number, sources: readonly AnySource[]): Promise<WeightMatrix> {
     const parts = await loadParts(gpu, columns, sources, (wanted) => planParts(columns, wanted, gpu.bindingLimit));
@@ -181,8 +181,8 @@ async function allocatePart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>
 /** Fills a part, a stretch of whole tiles after another. */
 async function uploadPart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>, part: MatrixPart): Promise<void> {
   const { queue } = gpu.device;
-  const { tiles, format, planes } = part;
-  const tilesAtOnce = Math.max(1, Math.floor(UPLOAD_BYTES / tileBytes(format, columns)));
+  const { tiles, planes } = part;
+  const tilesAtOnce = Math.max(1, Math.floor(UPLOAD_VALUES / (TILE_ROWS * columns)));
   for (let first = 0; first < tiles; first += tilesAtOnce) {
     const count = Math.min(tilesAtOnce, tiles - first);
     const stretches = planes.map(({ size }) => new Uint32Array((size / 4 / tiles) * count));
