@@ -32,6 +32,8 @@ test('random schedules with the page’s own grammars: each sample has what it h
     runSchedule(schedule, open, alone, reached, grammars),
   );
   await fc.assert(property, { numRuns: runs, endOnFailure: true });
+  // A few runs may happen to hold few constraints.
+  if (runs < 500) return;
   expect(reached.maskedSteps).toBeGreaterThan(runs);
   expect(reached.constrained).toBeGreaterThan(runs / 50);
 }, 1_800_000);
