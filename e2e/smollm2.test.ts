@@ -1,5 +1,6 @@
 // A real model: SmolLM2-135M-Instruct in Q4_1, from its .gguf through relay, page and gateway.
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -28,7 +29,11 @@ describe.skipIf(skip !== undefined)(`SmolLM2-135M-Instruct${skip === undefined ?
   let page: Page;
   let gateway: TestGateway | undefined;
 
+  let cache: string;
+
   beforeAll(async () => {
+    cache = mkdtempSync(join(tmpdir(), 'shoal-cache-'));
+    process.env.SHOAL_CACHE = cache;
     relay = await startRelay(['--model', model]);
     browser = await TestBrowser.launch();
     page = await browser.open(`${relay.webUrl}/#join`);
@@ -40,6 +45,7 @@ describe.skipIf(skip !== undefined)(`SmolLM2-135M-Instruct${skip === undefined ?
     await gateway?.close();
     await browser?.close();
     await relay?.command.stop();
+    rmSync(cache, { recursive: true, force: true });
   });
 
   test(
