@@ -46,13 +46,11 @@ export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bo
   return tokenIds.map((id, at) => ({ id, details: outputLogprobs || hiddenStates ? told(at) : undefined }));
 }
 
-/** A constraint that lets nothing else through comes before the minimum. */
+/** Also under a constraint: one that lets nothing else through ends the sample without a stop token. */
 function checkMinimum({ request }: Job, sample: Sample, tokenIds: readonly number[]): void {
   const { minNewTokens, maskedStopIds } = request.sampling;
   const early = tokenIds.slice(0, Math.max(0, minNewTokens - sample.ids.length));
-  if (request.constraint === undefined && early.some((id) => maskedStopIds.includes(id))) {
-    throw new Lie('a stop token before the minimum');
-  }
+  if (early.some((id) => maskedStopIds.includes(id))) throw new Lie('a stop token before the minimum');
 }
 
 /** Whether a sample still has to tell the prompt's logprobs. */

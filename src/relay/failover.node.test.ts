@@ -91,6 +91,21 @@ test('a node that can not go on with a sample: another takes it, or its status i
   expect((await alone).error).toMatchObject({ code: status.RESOURCE_EXHAUSTED, details: 'no blocks' });
 });
 
+test('two nodes that call a request wrong are believed: no third gets it', async () => {
+  const on = await start();
+  const nodes = [await on.node({ manual: true }), await on.node({ manual: true }), await on.node({ manual: true })];
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT)));
+  for (const node of nodes.slice(0, 2)) {
+    await node.until(() => node.jobs.length === 1);
+    const value = { code: status.INVALID_ARGUMENT, message: 'regex is refused' };
+    await node.tell({ jobId: node.jobs[0]?.jobId ?? 0n, event: { case: 'failed', value } });
+  }
+  const { messages, error } = await whole;
+  expect(messages).toEqual([]);
+  expect(error).toMatchObject({ code: status.INVALID_ARGUMENT, details: 'regex is refused' });
+  expect(nodes[2]?.jobs).toEqual([]);
+});
+
 test('a node that stops making tokens loses the job to another', async () => {
   const on = await start({ tokenStallMs: 300, heartbeatMs: 50 });
   const stuck = await on.node({ manual: true });

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { Code } from '@connectrpc/connect';
 import type { ContractError } from '../contract/contract-error.ts';
 import type { NormalisedRequest } from '../contract/normalised-request.ts';
 import { type CreditWindow, creditWindow } from './credit.ts';
@@ -143,6 +144,14 @@ export class Job {
     if (!begun) return;
     this.interrupted = true;
     this.nodelessMs = 0;
+  }
+
+  /** A node that is its host no more can't go on with it. Two that call it the client's mistake are believed. */
+  refuse(nodeId: string, why: ContractError): void {
+    const again = why.code === Code.InvalidArgument && this.lastRefusal?.code === why.code;
+    this.refusedBy.add(nodeId);
+    this.lastRefusal = why;
+    if (again) this.fail(why);
   }
 
   /** Ends what still runs with "abort" and the tokens so far. */

@@ -157,6 +157,12 @@ const liesAboutDetails: [string, Rest, Sampling, (jobId: bigint) => Event[]][] =
   ],
   ['a stop token before the minimum', {}, { minNewTokens: 2 }, (id) => [tokens(id, { tokenIds: [9, 2] })]],
   [
+    'a stop token before the minimum, under a constraint',
+    {},
+    { minNewTokens: 3, constraint: { case: 'regex', value: 'a*' } },
+    (id) => [tokens(id, { tokenIds: [9, 2] })],
+  ],
+  [
     'a stop at a token that is none, without a constraint',
     {},
     {},

@@ -247,8 +247,7 @@ export class NodeLink implements JobHost, StreamSource {
 
   /** A sample failed at the node: the whole job leaves it, so that its samples stay together. */
   private giveBack(job: Job, code: number, message: string): void {
-    job.refusedBy.add(this.facts.nodeId);
-    job.lastRefusal = new ContractError(
+    const why = new ContractError(
       isStatusCode(code) ? code : Code.Internal,
       // Printable and short: a stranger wrote it.
       message.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300) || 'The node failed.',
@@ -256,6 +255,7 @@ export class NodeLink implements JobHost, StreamSource {
     this.jobs.remove(job);
     job.leaveHost(true);
     this.send({ case: 'abort', value: { jobId: job.id } });
+    job.refuse(this.facts.nodeId, why);
     this.owner.onJobFailed(this, job);
   }
 

@@ -129,12 +129,12 @@ export class AnswerChecker {
   }
 
   private tokens(sample: SampleState, ids: readonly number[]): void {
-    const { sampling, constraint } = this.request;
+    const { sampling } = this.request;
     for (const id of ids) {
       const last = sample.ids.at(-1);
       that(last === undefined || !sampling.stopTokenIds.includes(last), 'a token after a stop token');
       that(id < this.model.vocabSize, 'a token outside the vocabulary');
-      const early = sample.ids.length < sampling.minNewTokens && constraint === undefined;
+      const early = sample.ids.length < sampling.minNewTokens;
       that(!early || !sampling.maskedStopIds.includes(id), 'a stop token before the minimum');
       sample.ids.push(id);
     }
