@@ -5,16 +5,27 @@ import { browserArgs } from './src/cli/launch-browser.ts';
 // Started by scripts/test.js, which sets the SHOAL_* variables; `npx vitest --project unit` works by itself.
 const gpuInBrowser = process.env.SHOAL_GPU_TESTS === 'browser';
 
-/** Kernel tests: under Node with Dawn, else in the browser; twice, on two sorts of device. */
+const GPU_TESTS = ['src/**/*.gpu.test.ts'];
+/**
+ * What limits decide is which bindings a whole model gets: every kernel is in these, so that its bindings are counted. The
+ * long tier has all tests on both sorts of device.
+ */
+const LIMITS_TESTS =
+  process.env.SHOAL_LONG === '1'
+    ? GPU_TESTS
+    : ['src/model/{gpu-runner,load-llama,parity,gguf}.gpu.test.ts', 'src/gpu/{adjust-logits,sampler}.gpu.test.ts'];
+
+/** Kernel tests: under Node with Dawn, else in the browser; on two sorts of device. */
 function gpuProject(
   name: string,
   deviceProfile: 'full' | 'default-limits',
+  include: string[],
   groupOrder: number,
 ): TestProjectInlineConfiguration {
   return {
     test: {
       name,
-      include: ['src/**/*.gpu.test.ts'],
+      include,
       provide: { deviceProfile },
       // A browser sees none of this process's environment.
       env: { SHOAL_LONG: process.env.SHOAL_LONG ?? '' },
@@ -52,14 +63,14 @@ export default defineConfig({
         test: {
           name: 'unit',
           include: ['src/**/*.test.ts', 'src/**/*.test.tsx', 'scripts/**/*.test.ts'],
-          exclude: ['src/**/*.gpu.test.ts'],
+          exclude: GPU_TESTS,
           pool: 'forks',
           testTimeout: 20_000,
           sequence: { groupOrder: 0 },
         },
       },
-      gpuProject('gpu', 'full', 1),
-      gpuProject('gpu-default-limits', 'default-limits', 2),
+      gpuProject('gpu', 'full', GPU_TESTS, 1),
+      gpuProject('gpu-default-limits', 'default-limits', LIMITS_TESTS, 2),
       {
         test: {
           name: 'e2e',
