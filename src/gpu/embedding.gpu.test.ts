@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { embeddingReference } from './embedding.reference.ts';
 import { Embedding } from './embedding.ts';
+import { NormInput, squaresWords } from './norm-input.ts';
+import { rowWords } from './row-words.ts';
 import { bits, KernelBench, paddedRow } from './testing/kernel-bench.ts';
 import { randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
@@ -41,11 +43,8 @@ test.each<[MatrixFormat, number, number]>([
     { slot: 3, tokens: { length: 2 }, embedded: true, startPosition: 0, blockTable: [3] },
   ]);
   const output = await bench.rows(new Float32Array(11 * columns).fill(5), columns);
-  const embedding = await Embedding.create(cut.gpu, matrix, {
-    step,
-    lastIds: await bench.buffer(Uint32Array.of(131, 3, 12)),
-    output,
-  });
+  const lastIds = await bench.buffer(Uint32Array.of(131, 3, 12));
+  const embedding = await Embedding.create(cut.gpu, matrix, { step, lastIds, output });
   const given = new Random(columns + 1).normals(2 * columns);
   embedding.give(9, given);
   await bench.run((pass) => embedding.encode(pass, 11));
@@ -58,5 +57,24 @@ test.each<[MatrixFormat, number, number]>([
   for (const i of [0, 1]) {
     expect(bits(paddedRow(actual, columns, 9 + i))).toEqual(bits(given.slice(i * columns, (i + 1) * columns)));
   }
+
+  // The same with what the first norm's product asks for.
+  const gain = await bench.rows(given.slice(0, columns), columns);
+  const normBuffers = async () => ({
+    scaled: await bench.zeros(11 * 4 * rowWords(columns)),
+    squares: await bench.zeros(11 * 4 * squaresWords(columns)),
+  });
+  const [own, apart] = [await normBuffers(), await normBuffers()];
+  const again = await bench.rows(new Float32Array(11 * columns).fill(5), columns);
+  const normed = await Embedding.create(cut.gpu, matrix, { step, lastIds, output: again, norm: { gain, ...own } });
+  normed.give(9, given);
+  const after = await NormInput.create(bench.gpu, columns, { step, input: again, gain, ...apart });
+  await bench.run((pass) => {
+    normed.encode(pass, 11);
+    after.encode(pass, 11);
+  });
+  expect(bits(await bench.read(again))).toEqual(bits(actual));
+  expect(bits(await bench.read(own.scaled))).toEqual(bits(await bench.read(apart.scaled)));
+  expect(bits(await bench.read(own.squares))).toEqual(bits(await bench.read(apart.squares)));
   if (cut !== bench) cut.close();
 });

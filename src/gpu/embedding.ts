@@ -2,7 +2,9 @@ import code from '../../shaders/embedding.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
+import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
+import { expandTemplate } from './template.ts';
 import { matrixLayout, wordsOfRow } from './weight-format.ts';
 import type { WeightMatrix } from './weight-matrix.ts';
 
@@ -13,12 +15,16 @@ export interface EmbeddingBuffers {
   readonly lastIds: GPUBuffer;
   /** [maxRows, columns padded to 4] f32. */
   readonly output: GPUBuffer;
+  /** Where the first norm's product finds its input; see NormInputBuffers. */
+  readonly norm?: { readonly gain: GPUBuffer; readonly scaled: GPUBuffer; readonly squares: GPUBuffer };
 }
 
 /** Rows of the embedding matrix by the step's tokens; see shaders/embedding.wgsl. */
 export class Embedding {
   readonly #columns: number;
   readonly #words: number;
+  /** Threads of a row. */
+  readonly #lanes: number;
   readonly #parts: readonly { kernel: Kernel; group: GPUBindGroup }[];
   readonly #output: GPUBuffer;
   readonly #queue: GPUQueue;
@@ -26,36 +32,49 @@ export class Embedding {
   private constructor(
     gpu: Gpu,
     columns: number,
+    lanes: number,
     parts: readonly { kernel: Kernel; group: GPUBindGroup }[],
     output: GPUBuffer,
   ) {
     this.#queue = gpu.device.queue;
     this.#columns = columns;
     this.#words = rowWords(columns);
+    this.#lanes = lanes;
     this.#parts = parts;
     this.#output = output;
   }
 
   static async create(gpu: Gpu, matrix: WeightMatrix, buffers: EmbeddingBuffers): Promise<Embedding> {
     const words = rowWords(matrix.columns);
+    const { norm } = buffers;
+    const lanes = norm ? 4 * squaresWords(matrix.columns) : words;
+    const normed = norm ? (['read', 'write', 'write'] as const) : [];
     const parts = await Promise.all(
       matrix.parts.map(async (part) => {
         const layout = matrixLayout(part.format);
         const kernel = await Kernel.compile(gpu, {
           name: `embedding ${part.format}`,
-          code: [stepCode, ...layout.code, code],
-          constants: { ...layout.constants, SCALES_BINDING: 5 },
-          bindings: ['uniform', 'read', 'read', 'read', 'write', ...layout.planes.slice(1).map(() => 'read' as const)],
+          code: [stepCode, ...layout.code, expandTemplate(code, { NORM_INPUT: norm ? 1 : 0, PLAIN: norm ? 0 : 1 })],
+          constants: { ...layout.constants, SCALES_BINDING: 5 + normed.length },
+          bindings: [
+            ...(['uniform', 'read', 'read', 'read', 'write'] as const),
+            ...normed,
+            ...layout.planes.slice(1).map(() => 'read' as const),
+          ],
         });
         const [weights, ...scales] = part.planes;
         const group = await kernel.bind(
-          [part.firstRow, part.rows, words, wordsOfRow(part.format, matrix.columns)],
-          [buffers.step, weights!, buffers.lastIds, buffers.output, ...scales],
+          [part.firstRow, part.rows, matrix.columns, words, wordsOfRow(part.format, matrix.columns), lanes],
+          [
+            ...[buffers.step, weights!, buffers.lastIds, buffers.output],
+            ...(norm ? [norm.gain, norm.scaled, norm.squares] : []),
+            ...scales,
+          ],
         );
         return { kernel, group };
       }),
     );
-    return new Embedding(gpu, matrix.columns, parts, buffers.output);
+    return new Embedding(gpu, matrix.columns, lanes, parts, buffers.output);
   }
 
   /**
@@ -72,6 +91,6 @@ export class Embedding {
   }
 
   encode(pass: GPUComputePassEncoder, rows: number): void {
-    for (const { kernel, group } of this.#parts) kernel.dispatchThreads(pass, group, rows * this.#words);
+    for (const { kernel, group } of this.#parts) kernel.dispatchThreads(pass, group, rows * this.#lanes);
   }
 }

@@ -96,7 +96,7 @@ describe('the same bits', () => {
     const small = await loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
       ...OPTIONS,
       kvBlocks: 10,
-      bindingLimit: 40_960,
+      bindingLimit: 45_056,
     });
     const [logits] = await small.logits({
       sequences: [{ slot: 0, tokens, startPosition: 0, blockTable: blocksFor(length) }],

@@ -2,11 +2,11 @@ import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
-import { WeightMatrix } from '../gpu/weight-matrix.ts';
+import { type AnySource, WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { LlamaConfig } from './llama-config.ts';
 import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
 
-/** One layer on the GPU. Norms are f32, padded to whole words. */
+/** One layer on the GPU. Norms are f32, padded to whole words. qkv and gateUp are paired where formats let them. */
 export interface LlamaLayerWeights {
   readonly attentionNorm: GPUBuffer;
   /** [(heads + 2 kvHeads) headSize, hiddenSize]: q, k, v. */
@@ -70,10 +70,10 @@ export async function loadLlamaWeights(
     const names = layerNames(from + i);
     layers.push({
       attentionNorm: await norm(names.attentionNorm),
-      qkv: await WeightMatrix.load(gpu, hiddenSize, source.qkv),
+      qkv: await pairedIfPossible(gpu, hiddenSize, source.qkv, config.headSize / 2),
       attentionOutput: await WeightMatrix.load(gpu, config.heads * config.headSize, source.attentionOutput),
       feedForwardNorm: await norm(names.feedForwardNorm),
-      gateUp: await WeightMatrix.load(gpu, hiddenSize, source.gateUp),
+      gateUp: await pairedIfPossible(gpu, hiddenSize, source.gateUp, config.intermediateSize),
       down: await WeightMatrix.load(gpu, config.intermediateSize, source.down),
     });
   }
@@ -88,4 +88,16 @@ export async function loadLlamaWeights(
     head,
     bytes: gpu.buffers.liveBytes - before,
   };
+}
+
+/** Rows r and r + half of each 2 · half rows side by side; one below the other where formats change between them. */
+async function pairedIfPossible(
+  gpu: Gpu,
+  columns: number,
+  sources: readonly AnySource[],
+  half: number,
+): Promise<WeightMatrix> {
+  return (
+    (await WeightMatrix.loadPaired(gpu, columns, sources, half)) ?? (await WeightMatrix.load(gpu, columns, sources))
+  );
 }

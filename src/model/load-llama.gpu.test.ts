@@ -32,7 +32,7 @@ describe('a bad checkpoint fails before anything is read, naming file, tensor an
   test.each<[string, Partial<TensorInfo> | undefined, RegExp]>([
     [DOWN, undefined, /broken\.safetensors: tensor model\.layers\.0\.mlp\.down_proj\.weight is missing/],
     [DOWN, { shape: [24, 16] }, /down_proj\.weight has shape \[24, 16\], the config asks for \[16, 24\]/],
-    [DOWN, { dtype: 'I8' }, /down_proj\.weight has dtype I8; F32, F16 and BF16 are served/],
+    [DOWN, { dtype: 'I8' }, /down_proj\.weight has dtype I8; F32, F16, BF16, Q4_0.* and MXFP4 are served/],
     [LAYER_NORM, undefined, /input_layernorm\.weight is missing/],
     ['model.norm.weight', { shape: [8] }, /model\.norm\.weight has shape \[8\]/],
     ['lm_head.weight', undefined, /lm_head\.weight is missing/],
