@@ -1,6 +1,7 @@
 import type { BenchReport } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
 import type { AnyRequest } from '../core/setting.ts';
+import { startGrammarWorker } from './start-grammar-worker.ts';
 
 type Message =
   | { readonly type: 'log'; readonly text: string }
@@ -19,6 +20,7 @@ scope.onmessage = async ({ data }) => {
     const report = await runRequest(data, {
       openGpu: async () => scope.navigator.gpu ?? Promise.reject(new Error('this browser has no WebGPU')),
       readFile: async (path) => new Uint8Array(await (await fetch(`/${path}`)).arrayBuffer()),
+      startGrammarWorker: async () => startGrammarWorker,
       log: (text) => scope.postMessage({ type: 'log', text }),
     });
     scope.postMessage({ type: 'done', report });

@@ -6,6 +6,7 @@ import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { dawnEnvironment } from '../../scripts/dawn-environment.js';
 import { findBrowser } from '../../src/cli/find-browser.ts';
+import { nodeGrammarWorkers } from '../../src/testing/grammar-worker.node.ts';
 import { type BenchReport, verdict } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
 import type { AnyRequest } from '../core/setting.ts';
@@ -58,7 +59,12 @@ function respawn(browser: string, args: readonly string[]): Promise<number> {
 async function inNode({ requests }: BenchOptions): Promise<BenchReport[]> {
   // Kept: Dawn's device dies with its GPU object.
   const gpu = await openDawn();
-  const host = { openGpu: async () => gpu, readFile: (path: string) => readFile(join(root, path)), log };
+  const host = {
+    openGpu: async () => gpu,
+    readFile: (path: string) => readFile(join(root, path)),
+    startGrammarWorker: nodeGrammarWorkers,
+    log,
+  };
   return oneAfterTheOther(requests, (request) => runRequest(request, host));
 }
 

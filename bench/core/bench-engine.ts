@@ -3,7 +3,8 @@ import { Engine } from '../../src/engine/engine.ts';
 import { ENGINE_DEFAULTS } from '../../src/engine/engine-defaults.ts';
 import type { EngineLimits, StepTimes } from '../../src/engine/engine-options.ts';
 import type { EngineEvent } from '../../src/engine/event.ts';
-import type { EngineRequest } from '../../src/engine/request.ts';
+import type { Grammars } from '../../src/engine/grammars.ts';
+import type { Constraint, EngineRequest } from '../../src/engine/request.ts';
 import type { Runner } from '../../src/model/runner.ts';
 
 /** A page's, with room for a whole trace to wait. */
@@ -35,10 +36,11 @@ export class BenchEngine {
   #inFlight = 0;
   #wake: () => void = () => {};
 
-  constructor(runner: Runner, tokens: TokenBytes, limits: Partial<EngineLimits> = {}) {
+  constructor(runner: Runner, tokens: TokenBytes, limits: Partial<EngineLimits> = {}, grammars?: Grammars) {
     this.engine = new Engine({
       runner: this.#counted(runner),
       tokens,
+      ...(grammars ? { grammars } : {}),
       limits: { ...LIMITS, ...limits },
       now: () => performance.now(),
       onEvents: (events) => this.#take(events),
@@ -49,8 +51,12 @@ export class BenchEngine {
     });
   }
 
-  /** A greedy request that nothing but its length ends. Events come once the caller awaits. */
-  submit(inputIds: readonly number[], maxNewTokens: number): { readonly jobId: bigint; readonly job: Job } {
+  /** A greedy request that nothing but its length, or its constraint, ends. Events come once the caller awaits. */
+  submit(
+    inputIds: readonly number[],
+    maxNewTokens: number,
+    constraint?: Constraint,
+  ): { readonly jobId: bigint; readonly job: Job } {
     const jobId = this.#jobIds++;
     const [begun, ended] = [deferred(), deferred()];
     const job: Watched = {
@@ -68,7 +74,7 @@ export class BenchEngine {
     };
     for (const promise of [job.began, job.ended]) promise.catch(() => {});
     this.#jobs.set(jobId, job);
-    this.engine.submit(greedy(jobId, inputIds, maxNewTokens));
+    this.engine.submit(greedy(jobId, inputIds, maxNewTokens, constraint));
     return { jobId, job };
   }
 
@@ -137,7 +143,12 @@ function deferred() {
   return { promise, resolve, reject };
 }
 
-function greedy(jobId: bigint, inputIds: readonly number[], maxNewTokens: number): EngineRequest {
+function greedy(
+  jobId: bigint,
+  inputIds: readonly number[],
+  maxNewTokens: number,
+  constraint: Constraint | undefined,
+): EngineRequest {
   return {
     jobId,
     inputIds,
@@ -165,6 +176,6 @@ function greedy(jobId: bigint, inputIds: readonly number[], maxNewTokens: number
     logprobIds: [],
     logprobStart: undefined,
     hiddenStates: false,
-    constraint: undefined,
+    constraint,
   };
 }

@@ -41,6 +41,7 @@ export const TABLE_NAMES = [
   'host',
   'prefill',
   'sampling',
+  'grammar',
   'trace',
 ] as const;
 export type TableName = (typeof TABLE_NAMES)[number];

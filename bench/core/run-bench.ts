@@ -1,4 +1,5 @@
 import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
+import type { StartGrammarWorker } from '../../src/engine/grammar/grammar-messages.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
@@ -8,6 +9,7 @@ import { openModel } from './bench-model.ts';
 import { contextTable } from './context-table.ts';
 import { decodeTable } from './decode-table.ts';
 import { describeAdapter } from './describe-adapter.ts';
+import { grammarTable } from './grammar-table.ts';
 import { hostTable } from './host-table.ts';
 import { prefillTable } from './prefill-table.ts';
 import { prefixTable } from './prefix-table.ts';
@@ -22,6 +24,7 @@ import { Work } from './work.ts';
 export interface BenchHost {
   openGpu(): Promise<GPU>;
   readFile(path: string): Promise<Uint8Array>;
+  startGrammarWorker(): Promise<StartGrammarWorker>;
   log(text: string): void;
 }
 
@@ -33,6 +36,7 @@ const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTabl
   host: hostTable,
   prefill: prefillTable,
   sampling: samplingTable,
+  grammar: grammarTable,
   trace: traceTable,
 };
 
@@ -71,6 +75,7 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
       request,
       software,
       random: new Random(1),
+      startGrammarWorker: () => host.startGrammarWorker(),
     };
     const tables: BenchTable[] = [];
     for (const name of request.tables) {

@@ -1,3 +1,4 @@
+import type { StartGrammarWorker } from '../../src/engine/grammar/grammar-messages.ts';
 import type { Random } from '../../src/gpu/testing/random.ts';
 import type { MatrixFormat } from '../../src/gpu/weight-format.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
@@ -43,6 +44,7 @@ export interface Setting {
   readonly request: BenchRequest;
   readonly software: boolean;
   readonly random: Random;
+  startGrammarWorker(): Promise<StartGrammarWorker>;
 }
 
 /** Ids for a prompt that shares nothing with any other. */
