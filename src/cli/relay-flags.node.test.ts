@@ -51,6 +51,8 @@ test('each flag reaches its option', async () => {
     '--max-queued': '0',
     '--schedule-policy': 'priority',
     '--ranks': '3',
+    '--model': 'hf:a/b',
+    '--quant': 'q4',
   };
   expect(await optionsOf(...Object.entries(flags).flat())).toMatchObject({
     leaseMs: 20_000,
@@ -63,5 +65,7 @@ test('each flag reaches its option', async () => {
     maxQueued: 0,
     schedulePolicy: 'priority',
     ranks: 3,
+    model: 'hf:a/b',
+    quantisation: 'q4',
   });
 });

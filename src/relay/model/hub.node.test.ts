@@ -180,6 +180,20 @@ describe('a model of the hub', () => {
     expect(hub.asks).toHaveLength(1);
   });
 
+  test('what there is no room for is not begun', async () => {
+    await serve();
+    hub.faults.claim = 2 ** 52;
+    const message = /^4503599\.63 GB are to be fetched to .*, where \S+ GB are free: make room, or name another folder/;
+    await expect(get()).rejects.toThrow(message);
+    expect(hub.downloads).toEqual([]);
+  });
+
+  test('more bytes than the hub tells are refused', async () => {
+    await serve();
+    hub.faults.claim = 1_000;
+    await expect(get()).rejects.toThrow(/sends more than the 1000 bytes that it tells/);
+  });
+
   test('revisions and files that are not there are named', async () => {
     await serve({ ...stories(), 'a.gguf': readFileSync(GGUF) });
     await expect(get(`hf:${REPOSITORY}@v9`)).rejects.toThrow('hf:someone/stories@v9: there is no such revision');

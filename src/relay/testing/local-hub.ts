@@ -14,6 +14,8 @@ export interface HubFaults {
   statuses?: number[];
   /** Gives other bytes than it tells the hashes of. */
   corrupt?: boolean;
+  /** The size that it tells of each large file. */
+  claim?: number;
   /** Sends whole files, whatever is asked for. */
   noRanges?: boolean;
   /** What every question is answered with. */
@@ -155,7 +157,9 @@ export class LocalHub {
     return Object.entries(this.#files).flatMap(([path, bytes]) => {
       if (!path.startsWith(prefix)) return [];
       const oid = createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex');
-      const lfs = isLarge(bytes) ? { lfs: { oid: sha256(bytes), size: bytes.length, pointerSize: 130 } } : {};
+      const lfs = isLarge(bytes)
+        ? { lfs: { oid: sha256(bytes), size: this.faults.claim ?? bytes.length, pointerSize: 130 } }
+        : {};
       return path.slice(prefix.length).includes('/')
         ? [{ type: 'directory', path: path.slice(0, path.indexOf('/', prefix.length)), oid, size: 0 }]
         : [{ type: 'file', path, oid, size: bytes.length, ...lfs }];
