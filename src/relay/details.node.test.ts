@@ -1,16 +1,11 @@
-import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import type { MessageInitShape } from '@bufbuild/protobuf';
 import { expect, test, vi } from 'vitest';
 import { Finished_Reason, type Generate, type NodeEvent, type NodeEventSchema } from '../contract/gen/node_relay_pb.ts';
-import {
-  type GenerateComplete,
-  type GenerateResponse,
-  type GenerateStreamChunk,
-  SamplingParamsSchema,
-  SglangScheduler,
-} from '../contract/gen/sglang_scheduler_pb.ts';
-import { benchPerTest, idsOf, PROMPT } from './testing/bench-per-test.ts';
+import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { answer, chunksOf, completesOf, idsOfChunks } from './testing/answers.ts';
+import { benchPerTest, PROMPT } from './testing/bench-per-test.ts';
 import { collect } from './testing/grpc-client.ts';
-import { type RelayBench, requestOf } from './testing/relay-bench.ts';
+import { requestOf } from './testing/relay-bench.ts';
 import { byIdAt, hiddenAt, outputOf, ScriptedEngine, topAfter } from './testing/scripted-engine.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
@@ -18,17 +13,6 @@ vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 const { generate } = SglangScheduler.method;
 const start = benchPerTest();
-
-const chunksOf = (messages: GenerateResponse[]): GenerateStreamChunk[] =>
-  messages.flatMap(({ response }) => (response.case === 'chunk' ? [response.value] : []));
-const completesOf = (messages: GenerateResponse[]): GenerateComplete[] =>
-  messages.flatMap(({ response }) => (response.case === 'complete' ? [response.value] : []));
-
-async function answer(on: RelayBench, ...request: Parameters<typeof requestOf>) {
-  const { messages, error } = await collect(on.client.stream(generate, requestOf(...request)));
-  expect(error).toBeUndefined();
-  return { messages, chunks: chunksOf(messages), completes: completesOf(messages) };
-}
 
 type Event = MessageInitShape<typeof NodeEventSchema>;
 
@@ -180,159 +164,6 @@ test('what one message can’t hold goes in chunks only', async () => {
   expect(chunks.every((chunk) => chunk.outputLogprobs?.topLogprobs[0]?.values.length === 1024)).toBe(true);
   expect(completes[0]?.outputLogprobs).toBeUndefined();
   expect(completes[0]?.outputIds).toHaveLength(500);
-});
-
-function idsOfChunks(chunks: GenerateStreamChunk[]): number[] {
-  return chunks.flatMap(({ tokenIds }) => tokenIds);
-}
-
-test.each([
-  // Past what a sample has credit for, and past what is made.
-  [1, 5, [1, 1, 1, 1, 1]],
-  [2, 5, [2, 2, 1]],
-  [3, 6, [3, 3]],
-  [100, 250, [100, 100, 50]],
-  [1000, 300, [300]],
-])('stream_interval %s of %s tokens', async (streamInterval, maxNewTokens, expected) => {
-  const on = await start();
-  await on.node({ tokensPerStep: 7 });
-  const rest = { returnLogprob: true, returnHiddenStates: true };
-  const { chunks, completes } = await answer(on, PROMPT, { maxNewTokens, streamInterval }, rest);
-  expect(chunks.map(({ tokenIds }) => tokenIds.length)).toEqual(expected);
-  expect(idsOfChunks(chunks)).toEqual(outputOf(PROMPT, maxNewTokens));
-  let total = 0;
-  for (const chunk of chunks) {
-    total += chunk.tokenIds.length;
-    expect(chunk.completionTokens).toBe(total);
-    expect(chunk.outputLogprobs?.tokenIds).toEqual(chunk.tokenIds);
-    expect(chunk.hiddenStates).toHaveLength(chunk.tokenIds.length * 64);
-  }
-  expect(completes[0]?.completionTokens).toBe(maxNewTokens);
-});
-
-test('stream_interval counts each sample’s own tokens', async () => {
-  const on = await start();
-  await on.node();
-  const { messages, chunks } = await answer(on, PROMPT, { maxNewTokens: 7, streamInterval: 3, n: 2 });
-  for (const index of [0, 1]) {
-    expect(idsOf(messages, index)).toEqual(outputOf(PROMPT, 7, index));
-    expect(chunks.filter((chunk) => chunk.index === index).map(({ tokenIds }) => tokenIds.length)).toEqual([3, 3, 1]);
-  }
-});
-
-test('cached tokens are what the node told first, and at most all of the prompt but one', async () => {
-  const on = await start();
-  const node = await on.node({ manual: true });
-  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 2 })));
-  await node.until(() => node.jobs.length === 1);
-  const jobId = node.jobs[0]?.jobId ?? 0n;
-  await node.tell({ jobId, event: { case: 'tokens', value: { tokenIds: [9], cachedTokens: 99 } } });
-  await node.tell(
-    { jobId, event: { case: 'tokens', value: { tokenIds: [8], offset: 1, cachedTokens: 1 } } },
-    { jobId, event: { case: 'finished', value: { reason: Finished_Reason.LENGTH, completionTokens: 2 } } },
-  );
-  const { messages } = await whole;
-  expect(chunksOf(messages).map(({ cachedTokens }) => cachedTokens)).toEqual([4, 4]);
-  expect(completesOf(messages)[0]?.cachedTokens).toBe(4);
-});
-
-test('an aborted sample’s tokens come all, whatever the interval', async () => {
-  const on = await start();
-  const node = await on.node({ manual: true });
-  const request = requestOf(PROMPT, { maxNewTokens: 30, streamInterval: 4 }, { requestId: 'r' });
-  const whole = collect(on.client.stream(generate, request));
-  await node.until(() => node.jobs.length === 1);
-  await node.tell({
-    jobId: node.jobs[0]?.jobId ?? 0n,
-    event: { case: 'tokens', value: { tokenIds: [9, 8, 7, 6, 5, 10] } },
-  });
-  await on.client.unary(SglangScheduler.method.abort, {
-    $typeName: 'sglang.grpc.scheduler.AbortRequest',
-    requestId: 'r',
-    reason: '',
-  });
-  const { messages } = await whole;
-  expect(chunksOf(messages).map(({ tokenIds }) => tokenIds)).toEqual([
-    [9, 8, 7, 6],
-    [5, 10],
-  ]);
-  expect(completesOf(messages)[0]).toMatchObject({ finishReason: 'abort', outputIds: [9, 8, 7, 6, 5, 10] });
-});
-
-test('every field of a request reaches the node', async () => {
-  const on = await start();
-  const node = await on.node();
-  const inputEmbeds = Array.from({ length: 5 * 64 }, (_, at) => at / 8);
-  const sampling = create(SamplingParamsSchema, {
-    frequencyPenalty: -0.5,
-    presencePenalty: 0.25,
-    repetitionPenalty: 1.5,
-    minNewTokens: 2,
-    stopTokenIds: [510],
-    logitBias: { 7: 1.5 },
-    constraint: { case: 'regex', value: 'a+' },
-  });
-  await answer(on, PROMPT, { maxNewTokens: 3, ...sampling }, { ...DETAILS, returnHiddenStates: true, inputEmbeds });
-  const job = node.jobs[0];
-  expect(job?.sampling).toMatchObject({
-    frequencyPenalty: -0.5,
-    presencePenalty: 0.25,
-    repetitionPenalty: 1.5,
-    minNewTokens: 2,
-    logitBiases: [{ tokenId: 7, bias: 1.5 }],
-  });
-  expect(job?.sampling?.maskedStopIds).toEqual(job?.sampling?.stopTokenIds);
-  expect(job).toMatchObject({
-    outputLogprobs: true,
-    topLogprobs: 2,
-    logprobIds: IDS,
-    logprobStart: 0,
-    hiddenStates: true,
-    constraint: { case: 'regex', value: 'a+' },
-  });
-  expect(new Float32Array(job?.inputEmbeds.slice().buffer ?? new ArrayBuffer(0))).toEqual(
-    Float32Array.from(inputEmbeds),
-  );
-});
-
-test('a constraint may end at any token, and ends an output that another node made', async () => {
-  const on = await start();
-  const node = await on.node({ manual: true });
-  const constraint = { case: 'regex', value: 'ab' } as const;
-  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 9, constraint })));
-  await node.until(() => node.jobs.length === 1);
-  await node.tell({ jobId: node.jobs[0]?.jobId ?? 0n, event: { case: 'tokens', value: { tokenIds: [9, 8] } } });
-  const second = await on.node({ manual: true });
-  await node.detach();
-  await second.until(() => second.jobs.length === 1);
-  expect(second.jobs[0]?.samples[0]?.emittedIds).toEqual([9, 8]);
-  const finished = {
-    reason: Finished_Reason.STOP,
-    completionTokens: 2,
-    matched: { case: 'matchedTokenId', value: 8 },
-  } as const;
-  await second.tell({ jobId: second.jobs[0]?.jobId ?? 0n, event: { case: 'finished', value: finished } });
-  const { messages } = await whole;
-  expect(idsOf(messages)).toEqual([9, 8]);
-  expect(completesOf(messages)[0]).toMatchObject({
-    finishReason: 'stop',
-    matchedStop: { case: 'matchedTokenId', value: 8 },
-  });
-});
-
-test('a constraint that only the empty output meets ends with "stop" and no match; no other may', async () => {
-  const on = await start();
-  const node = await on.node({ manual: true });
-  const constraint = { case: 'regex', value: '' } as const;
-  const sampling = { maxNewTokens: 9, minNewTokens: 1, constraint };
-  const whole = collect(on.client.stream(generate, requestOf(PROMPT, sampling, { returnHiddenStates: true })));
-  await node.until(() => node.jobs.length === 1);
-  const finished = { reason: Finished_Reason.STOP, hiddenState: { values: hiddenAt(4) } };
-  await node.tell({ jobId: node.jobs[0]?.jobId ?? 0n, event: { case: 'finished', value: finished } });
-  const { messages, error } = await whole;
-  expect({ error, lied: node.reportError }).toEqual({ error: undefined, lied: undefined });
-  expect(completesOf(messages)[0]).toMatchObject({ finishReason: 'stop', outputIds: [], matchedStop: {} });
-  expect(completesOf(messages)[0]?.allHiddenStates).toMatchObject([{ position: 4, values: hiddenAt(4) }]);
 });
 
 test('a node that is lost while it tells the prompt’s logprobs: another tells them all; after them, none again', async () => {

@@ -1,6 +1,7 @@
 import { status } from '@grpc/grpc-js';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { type GenerateResponse, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { chunksOf, completesOf } from './testing/answers.ts';
 import { collect } from './testing/grpc-client.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
 import { outputOf } from './testing/scripted-engine.ts';
@@ -16,14 +17,6 @@ beforeEach(async () => {
   bench = await RelayBench.start();
 });
 afterEach(() => bench.end());
-
-function chunksOf(messages: GenerateResponse[]) {
-  return messages.flatMap(({ response }) => (response.case === 'chunk' ? [response.value] : []));
-}
-
-function completesOf(messages: GenerateResponse[]) {
-  return messages.flatMap(({ response }) => (response.case === 'complete' ? [response.value] : []));
-}
 
 test('every token is in one chunk, then comes one complete', async () => {
   await bench.node({ tokensPerStep: 3 });

@@ -1,7 +1,7 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
 import { expect, test } from 'vitest';
-import { GenerateRequestSchema, type SamplingParams } from '../contract/gen/sglang_scheduler_pb.ts';
+import { GenerateRequestSchema, type SamplingParamsSchema } from '../contract/gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from '../contract/normalise-request.ts';
 import { heldBytes } from './held-bytes.ts';
 import { JobTable } from './job-table.ts';
@@ -9,7 +9,7 @@ import { JobTable } from './job-table.ts';
 const LARGE = { vocabSize: 151_936, contextLength: 4096, hiddenSize: 4096, eosTokenIds: [2] };
 const WHOLE = { returnLogprob: true, topLogprobsNum: LARGE.vocabSize, logprobStartLen: -1 };
 
-function asked(rest: object, sampling: Partial<SamplingParams> = {}) {
+function asked(rest: object, sampling: MessageInitShape<typeof SamplingParamsSchema> = {}) {
   const tokenized = { inputIds: [5, 6, 7] };
   const request = create(GenerateRequestSchema, { tokenized, samplingParams: sampling, stream: true, ...rest });
   return normaliseRequest(request, LARGE);
