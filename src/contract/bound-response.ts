@@ -1,6 +1,12 @@
 import { invalid } from './contract-error.ts';
-import type { ModelLimits, NormalisedRequest } from './normalised-request.ts';
+import type { ModelLimits, NormalisedRequest, NormalisedSampling } from './normalised-request.ts';
 import { inputBytes, MAX_RESPONSE_BYTES, messageBytes, outputBytes, type ToldPerPosition } from './response-size.ts';
+
+/** What of a request decides on the size of its answer's messages. */
+type Asked = Pick<NormalisedRequest, 'inputIds' | 'logprobStart' | 'stream' | 'streamInterval'> &
+  Pick<NormalisedRequest, 'outputLogprobs' | 'topLogprobs' | 'logprobIds' | 'hiddenStates'> & {
+    readonly sampling: Pick<NormalisedSampling, 'maxNewTokens'>;
+  };
 
 /**
  * Bounds every message of the answer before the request is taken: the gateway rejects those over its limit. The input
@@ -8,7 +14,7 @@ import { inputBytes, MAX_RESPONSE_BYTES, messageBytes, outputBytes, type ToldPer
  * Throws ContractError (INVALID_ARGUMENT), naming what asks for the most.
  */
 export function boundResponse(
-  request: NormalisedRequest,
+  request: Asked,
   model: ModelLimits,
 ): Pick<NormalisedRequest, 'detailsInComplete' | 'bytesPerToken' | 'promptBytes'> {
   const { sampling, stream, streamInterval, logprobStart } = request;
@@ -49,7 +55,7 @@ export function boundResponse(
   return { detailsInComplete: fits, bytesPerToken: outputBytes(told), promptBytes: inputs * inputBytes(told) };
 }
 
-function largestOf({ outputLogprobs, topLogprobs, logprobIds, hiddenStates }: NormalisedRequest): string {
+function largestOf({ outputLogprobs, topLogprobs, logprobIds, hiddenStates }: Asked): string {
   if (topLogprobs > 0 && topLogprobs >= logprobIds.length) return 'top_logprobs_num';
   if (logprobIds.length > 0) return 'token_ids_logprob';
   if (hiddenStates) return 'return_hidden_states';

@@ -19,19 +19,14 @@ const GREEDY_BELOW = 1e-6;
 export function normaliseRequest(request: GenerateRequest, model: ModelLimits): NormalisedRequest {
   const params = request.samplingParams;
   checkRanges(request, params, model);
-  // The types in it are ranges too, but an unknown key beside them is not: both are told here.
-  const { seed, priority } = readCustomParams(params?.customParams, model.servesPriority ?? false);
-  checkServed(request, params, model);
   const inputIds = request.tokenized?.inputIds ?? [];
-  if (model.poolTokens !== undefined && inputIds.length > model.poolTokens)
-    throw overPool(inputIds.length, model.poolTokens);
-  const sampling = normaliseSampling(params, seed, inputIds.length, model);
+  const sampling = normaliseSampling(params, inputIds.length, model);
   // As SGLang: these three say how return_logprob is meant, and nothing without it.
   const { returnLogprob, logprobStartLen } = request;
   const topLogprobs = returnLogprob ? request.topLogprobsNum : 0;
   const logprobIds = returnLogprob ? request.tokenIdsLogprob : [];
   const asksInput = returnLogprob && logprobStartLen >= 0 && logprobStartLen < inputIds.length;
-  const asked: NormalisedRequest = {
+  const asked = {
     requestId: request.requestId,
     inputIds,
     sampling,
@@ -43,15 +38,18 @@ export function normaliseRequest(request: GenerateRequest, model: ModelLimits): 
     logprobIds,
     logprobStart: asksInput ? logprobStartLen : undefined,
     hiddenStates: request.returnHiddenStates,
-    detailsInComplete: true,
-    bytesPerToken: 0,
-    promptBytes: 0,
     inputEmbeds: request.inputEmbeds.length > 0 ? new Float32Array(request.inputEmbeds) : undefined,
     constraint: params ? constraintOf(params.constraint) : undefined,
     rank: request.dataParallelRank,
-    priority,
   };
-  return { ...asked, ...boundResponse(asked, model) };
+  const bounds = boundResponse(asked, model);
+  // The types in it are ranges too, but an unknown key beside them is not: both are told here.
+  const { seed, priority } = readCustomParams(params?.customParams, model.servesPriority ?? false);
+  checkServed(request, params, model);
+  if (model.poolTokens !== undefined && inputIds.length > model.poolTokens) {
+    throw overPool(inputIds.length, model.poolTokens);
+  }
+  return { ...asked, ...bounds, sampling: { ...sampling, seed }, priority };
 }
 
 /** A prompt that no node can hold, whoever else runs. */
@@ -74,10 +72,9 @@ export function overContext(promptTokens: number, contextLength: number): Contra
 
 function normaliseSampling(
   params: SamplingParams | undefined,
-  seed: bigint | undefined,
   promptTokens: number,
   model: ModelLimits,
-): NormalisedSampling {
+): Omit<NormalisedSampling, 'seed'> {
   // Without sampling_params temperature is 1, as SGLang's own default; in them, 0 is a real zero.
   const temperature = params ? params.temperature : 1;
   const room = model.contextLength - promptTokens;
@@ -94,7 +91,6 @@ function normaliseSampling(
     topP: params?.topP || 1,
     topK: topK < 1 || topK >= model.vocabSize ? 0 : topK,
     minP: params?.minP ?? 0,
-    seed,
     maxNewTokens,
     stopTokenIds: params?.ignoreEos ? [] : stopIds,
     stopStrings: params?.stop ?? [],

@@ -129,3 +129,18 @@ describe('what is served besides', () => {
     expect(served({}).inputEmbeds).toBeUndefined();
   });
 });
+
+const WHOLE = Array.from({ length: MODEL.vocabSize }, (_, id) => id);
+
+test.each<[string, object, Fields]>([
+  ['an answer that is too large', {}, { returnLogprob: true, topLogprobsNum: 512, tokenIdsLogprob: WHOLE }],
+  ['a stop at every id', { minNewTokens: 1, stopTokenIds: WHOLE }, {}],
+])('a mistake, %s, is told before what is not served, and that before what no pool holds', (_, sampling, rest) => {
+  const small = { ...MODEL, poolTokens: 2 };
+  const wrong = { ...rest, loraId: 'x' };
+  const params = { customParams: { other: 1 } };
+  expect(refusalOf(requestOf({ ...params, ...sampling }, wrong), small)).toMatchObject({ code: Code.InvalidArgument });
+  expect(refusalOf(requestOf(params), small)).toMatchObject({ code: Code.Unimplemented, field: 'custom_params.other' });
+  expect(refusalOf(requestOf({}, { loraId: 'x' }), small)).toMatchObject({ code: Code.Unimplemented });
+  expect(refusalOf(requestOf({}), small)).toMatchObject({ code: Code.ResourceExhausted });
+});
