@@ -17,7 +17,8 @@ const MODEL: ModelLimits = { ...SHAPE, eosTokenIds: EOS, poolTokens: POOL_TOKENS
 const automaton = fc.record<IdAutomaton>({
   seed: fc.nat(),
   states: fc.integer({ min: 1, max: 6 }),
-  density: fc.constantFrom(4, 4, 16),
+  // With none, only the end may come, or nothing.
+  density: fc.constantFrom(0, 4, 4, 4, 16),
   ends: fc.integer({ min: 1, max: 4 }),
   fault: fc.constantFrom(undefined, undefined, undefined, undefined, 'refused' as const) as never,
 });
