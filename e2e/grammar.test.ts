@@ -42,6 +42,16 @@ describe('what is finished holds', () => {
     }
   });
 
+  test('the empty output, also where min_new_tokens stands against it; its prompt is told', async () => {
+    const sampling = { maxNewTokens: 20, minNewTokens: 1, constraint: { case: 'regex', value: '' } } as const;
+    const told = { returnHiddenStates: true, returnLogprob: true, logprobStartLen: 0 };
+    const { chunks, completes } = await collect(serving.client, greedyRequest(PROMPT_IDS, sampling, told));
+    expect(chunks).toEqual([]);
+    expect(completes[0]).toMatchObject({ outputIds: [], finishReason: 'stop', matchedStop: { case: undefined } });
+    expect(completes[0]?.inputLogprobs?.tokenIds).toEqual(PROMPT_IDS);
+    expect(completes[0]?.allHiddenStates).toMatchObject([{ position: PROMPT_IDS.length - 1, values: { length: 64 } }]);
+  });
+
   test('beside rows without a constraint, which are as they are alone', async () => {
     const each = STRUCTURED[0]!;
     const constraint = { case: CASE_OF[each.kind], value: each.text } as Constraint;
