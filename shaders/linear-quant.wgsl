@@ -1,6 +1,7 @@
       // Of quantised formats, a unit of 32 columns of K: sum of (scale q + min) x = scale * sum of q x + min * sum of x,
       // block by block. Quants become floats where they lie, 16^i or 2^24 times too large; powers of two cost no digit,
-      // so x or the scale takes them back.
+      // so x or the scale takes them back. With QUADS four threads load a word of x each and hand it to the others: all have
+      // the same columns.
       let at = tile * params.words + word;
       #if Q4
       #for r ROWS
@@ -9,6 +10,10 @@
       #end
       #for c COLUMNS
       let column$c = input$c + word * 8u;
+      #if QUADS
+      let v$c_0 = input[column$c + quadLane];
+      let v$c_1 = input[column$c + 4u + quadLane];
+      #end
       #end
       #if BLOCKS_OF_32
       #for r ROWS
@@ -25,10 +30,18 @@
       {
         let half = $hu;
         #for c COLUMNS
+        #if QUADS
+        let x$c_0 = quadBroadcast(v$c_$h, 0u);
+        let x$c_1 = quadBroadcast(v$c_$h, 1u);
+        let x$c_2 = quadBroadcast(v$c_$h, 2u);
+        let x$c_3 = quadBroadcast(v$c_$h, 3u);
+        #end
+        #if SINGLES
         let x$c_0 = input[column$c + 4u * half];
         let x$c_1 = input[column$c + 4u * half + 1u];
         let x$c_2 = input[column$c + 4u * half + 2u];
         let x$c_3 = input[column$c + 4u * half + 3u];
+        #end
         #if Q4
         let y$c_1 = x$c_1 * 0x1p-4;
         let y$c_2 = x$c_2 * 0x1p-8;

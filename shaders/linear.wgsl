@@ -70,12 +70,22 @@ fn normFactor(column: u32) -> f32 {
 #end
 
 #declare
+#if QUADS
+// A quad's threads have the same columns and leave together, which the compiler can't see.
+@diagnostic(off, subgroup_uniformity)
+#end
 @compute @workgroup_size(THREADS, SPLIT_THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_id) local: vec3<u32>,
+  #if QUADS
+  @builtin(subgroup_invocation_id) subgroupLane: u32,
+  #end
 ) {
+  #if QUADS
+  let quadLane = subgroupLane % 4u;
+  #end
   let thread = (group.y * groups.x + group.x) * THREADS + local.x;
   let rowThreads = params.tiles * TILE_THREADS;
   let column = thread / rowThreads * COLUMNS;

@@ -84,11 +84,15 @@ async function formatKernels(gpu: Gpu, format: MatrixFormat): Promise<Timed[]> {
     { outputStride: SPIKE_ROWS, countWord: STEP_HEADER.rows },
     { step, input, output: await gpu.storage('bench output', most * SPIKE_ROWS * 4) },
   );
-  const choice = defaultChoice({ tiles: SPIKE_ROWS / TILE_ROWS, format }, { finish: 'store', normed: false });
+  const choice = defaultChoice(
+    { tiles: SPIKE_ROWS / TILE_ROWS, format },
+    { finish: 'store', normed: false },
+    gpu.device.features.has('subgroups'),
+  );
   return COLUMNS.map((columns): Timed => {
-    const { rows, columns: tile } = choice.matvec[columns - 1] ?? choice.matmul;
+    const { rows, columns: tile, quads } = choice.matvec[columns - 1] ?? choice.matmul;
     return {
-      name: `${format} ${rows}×${tile}`,
+      name: `${format} ${rows}×${tile}${quads ? ' quads' : ''}`,
       format,
       columns,
       bytes: (SPIKE_ROWS / TILE_ROWS) * tileBytes(format, SPIKE_COLUMNS),

@@ -11,6 +11,8 @@ export interface KernelSource {
   readonly name: string;
   /** Files to put one after another; WGSL lets declarations come in any order. */
   readonly code: readonly string[];
+  /** Optional features of WGSL that it enables; the device must have them. */
+  readonly enables?: readonly string[];
   /** Numbers the code is made for, such as a head size; each becomes a `const` of type u32. */
   readonly constants?: Readonly<Record<string, number>>;
   readonly bindings: readonly BindingKind[];
@@ -46,7 +48,8 @@ export class Kernel {
     const constants = Object.entries(source.constants ?? {});
     const name = [source.name, ...constants.map(([key, value]) => `${key}=${value}`)].join(' ');
     const header = constants.map(([key, value]) => `const ${key} = ${value}u;\n`);
-    const code = [...header, ...source.code].join('\n');
+    const enables = (source.enables ?? []).map((feature) => `enable ${feature};\n`);
+    const code = [...enables, ...header, ...source.code].join('\n');
     const compiled = await gpu.pipelines.compile(name, code, source.bindings);
     return new Kernel(gpu, name, compiled, source.threads ?? WORKGROUP_THREADS);
   }

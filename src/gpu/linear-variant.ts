@@ -24,6 +24,8 @@ export interface LinearVariant {
   readonly threads: number;
   /** Threads of a workgroup along K, one a split; 1: a thread walks all splits. */
   readonly splitThreads: number;
+  /** Whether quads of a subgroup share what they load of the input; of quantised formats, on devices with subgroups. */
+  readonly quads?: boolean;
 }
 
 /** What becomes of the sums. */
@@ -75,7 +77,7 @@ export class LinearKernel {
     variant: LinearVariant,
     form: LinearForm = { finish: 'store', normed: false },
   ): Promise<LinearKernel> {
-    checkVariant(variant, form);
+    checkVariant(variant, form, format);
     const layout = matrixLayout(format);
     const shape = isQuantFormat(format) ? quantShape(format) : undefined;
     const finish = FINISHES[form.finish];
@@ -83,7 +85,7 @@ export class LinearKernel {
       .replace('#unit\n', shape ? quantUnit : denseUnit)
       .replace('#declare\n', `${finish.declare}\n`)
       .replace('#finish\n', finish.code);
-    const { rows, columns, threads, splitThreads } = variant;
+    const { rows, columns, threads, splitThreads, quads = false } = variant;
     const flag = (holds: boolean) => (holds ? 1 : 0);
     const expanded = expandTemplate(template, {
       ROWS: rows,
@@ -92,6 +94,8 @@ export class LinearKernel {
       WHOLE: flag(splitThreads === 1),
       NORMED: flag(form.normed),
       PLAIN: flag(!form.normed),
+      QUADS: flag(quads),
+      SINGLES: flag(!quads),
       EMITS: flag(form.finish === 'emit'),
       Q4: flag(shape?.bits === 4),
       Q8: flag(shape?.bits === 8),
@@ -104,7 +108,8 @@ export class LinearKernel {
     const SCALES_BINDING = bindings.length;
     if (shape) bindings.push('read');
     const kernel = await Kernel.compile(gpu, {
-      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}`,
+      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}${quads ? ' quads' : ''}`,
+      enables: quads ? ['subgroups'] : [],
       code: [...layout.code, expanded],
       constants: {
         ...layout.constants,
@@ -124,7 +129,10 @@ export class LinearKernel {
   }
 }
 
-function checkVariant({ rows }: LinearVariant, { finish }: LinearForm): void {
+function checkVariant({ rows, threads, quads }: LinearVariant, { finish }: LinearForm, format: MatrixFormat): void {
+  if (quads && (!isQuantFormat(format) || threads % 4 !== 0)) {
+    throw new RangeError(`quads of ${threads} threads on ${format}; they take quantised formats and whole quads`);
+  }
   // A thread of 8 rows has one of the sums of squares, and one of 2 whole pairs.
   if (finish === 'emit' && rows !== 8) throw new RangeError(`${rows} rows a thread; emitting takes 8`);
   if ((finish === 'gate' || finish === 'rotate') && (rows < 2 || rows > 8)) {

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { linearReference } from './linear.reference.ts';
-import { Linear, type LinearChoice, MATVEC_COLUMNS } from './linear.ts';
-import type { LinearVariant } from './linear-variant.ts';
+import { defaultChoice, Linear, type LinearChoice, MATVEC_COLUMNS } from './linear.ts';
+import type { LinearForm, LinearVariant } from './linear-variant.ts';
 import { QUANT_FORMATS, quantValues } from './quant-format.ts';
 import { STEP_HEADER } from './step-layout.ts';
 import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
 import { quantSource, randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
-import { type MatrixFormat, tileBytes } from './weight-format.ts';
-import type { QuantSource, WeightMatrix } from './weight-matrix.ts';
+import { isQuantFormat, type MatrixFormat, tileBytes } from './weight-format.ts';
+import type { MatrixPart, QuantSource, WeightMatrix } from './weight-matrix.ts';
 
 let bench: KernelBench;
 beforeAll(async () => {
@@ -24,7 +24,7 @@ interface Case {
   readonly kernel?: 'matvec' | 'matmul';
   readonly firstColumn?: number;
   readonly splits?: number;
-  readonly choice?: () => LinearChoice;
+  readonly choice?: (part: MatrixPart, form: LinearForm) => LinearChoice;
 }
 
 /** What every product is made of, of one tile of rows by columns. */
@@ -153,10 +153,24 @@ test.each(ALL_FORMATS)('%s: with splits of K, every variant has the same bits', 
     expectedOf(values, rows, x, inner).forEach((expected, c) => {
       expect(largestError(all.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
     });
-    for (const choice of [variant(8, 1, 1), variant(1, 1, splits), variant(2, 3, splits)]) {
+    const quads = uniformChoice({ rows: 8, columns: 2, threads: 8, splitThreads: splits, quads: true });
+    const withQuads = isQuantFormat(format) && bench.gpu.device.features.has('subgroups') ? [quads] : [];
+    for (const choice of [variant(8, 1, 1), variant(1, 1, splits), variant(2, 3, splits), ...withQuads]) {
       const actual = await product({ matrix, x, columns, splits, choice, kernel: 'matvec' });
       expect(bits(actual)).toEqual(bits(all));
     }
+  }
+});
+
+test('without subgroups the numbers are the same', async () => {
+  const [rows, inner, most] = [71, 224, 9];
+  const random = new Random(14);
+  for (const format of QUANT_FORMATS) {
+    const matrix = await bench.matrix(inner, randomMatrix(random, rows, inner, format).source);
+    const x = random.normals(most * inner);
+    const plain = (part: MatrixPart, form: LinearForm) => defaultChoice(part, form, false);
+    const expected = await product({ matrix, x, columns: most, choice: plain });
+    expect(bits(await product({ matrix, x, columns: most }))).toEqual(bits(expected));
   }
 });
 

@@ -86,7 +86,8 @@ export class Linear {
     matrix: WeightMatrix,
     shape: LinearShape,
     buffers: LinearBuffers,
-    choose: (part: MatrixPart, form: LinearForm) => LinearChoice = defaultChoice,
+    choose: (part: MatrixPart, form: LinearForm) => LinearChoice = (part, form) =>
+      defaultChoice(part, form, gpu.device.features.has('subgroups')),
   ): Promise<Linear> {
     const { kind } = shape.finish ?? { kind: 'store' };
     if (matrix.paired !== (kind === 'gate' || kind === 'rotate')) {
@@ -112,25 +113,26 @@ export class Linear {
 }
 
 /**
- * Variants of plain WGSL: a thread walks all of K. As many accumulators as registers hold, and few enough to compile
- * fast; where columns are more than a thread's, others take them. Workgroups are small where rows are few.
+ * A thread walks all of K. As many accumulators as registers hold, and few enough to compile fast; where columns are
+ * more than a thread's, others take them. Workgroups are small where rows are few.
  */
 export function defaultChoice(
   { tiles, format }: { readonly tiles: number; readonly format: MatrixFormat },
   { finish }: LinearForm,
+  subgroups: boolean,
 ): LinearChoice {
   const variant = (rows: number, columns: number): LinearVariant => {
     const rowThreads = (tiles * TILE_ROWS) / rows;
     // Some 16 workgroups at least keep every core busy to the end.
     const threads = [64, 32, 16].find((width) => rowThreads >= 16 * width) ?? 8;
-    return { rows, columns, threads, splitThreads: 1 };
+    return { rows, columns, threads, splitThreads: 1, quads: subgroups && isQuantFormat(format) };
   };
   const wide = isQuantFormat(format) || finish === 'emit';
   const single = variant(8, 1);
   const pair = variant(wide ? 8 : 4, 2);
-  const many = wide ? pair : variant(4, 4);
+  const many = isQuantFormat(format) ? variant(8, 4) : wide ? pair : variant(4, 4);
   return {
-    matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 4 ? pair : many)),
+    matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 3 ? pair : many)),
     matmul: many,
   };
 }

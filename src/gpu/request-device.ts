@@ -1,3 +1,6 @@
+/** Features that some variants of kernels are for, asked for where the adapter has them. */
+const FEATURES = ['subgroups'] as const satisfies readonly GPUFeatureName[];
+
 /** Limits worth more than the default where the adapter has it: larger weights and KV pools in one binding. */
 const RAISED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'] as const;
 
@@ -24,11 +27,12 @@ export async function requestDevice(gpu: GPU, request: DeviceRequest = {}): Prom
   const adapter = await gpu.requestAdapter({ powerPreference: 'high-performance' });
   if (!adapter) throw new DeviceUnavailableError('WebGPU offers no adapter here');
   const requiredLimits: Record<string, number> = {};
+  const requiredFeatures = request.defaultLimits ? [] : FEATURES.filter((feature) => adapter.features.has(feature));
   if (!request.defaultLimits) {
     for (const name of RAISED_LIMITS) requiredLimits[name] = adapter.limits[name];
   }
   try {
-    return { adapter, device: await adapter.requestDevice({ label: 'shoal', requiredLimits }) };
+    return { adapter, device: await adapter.requestDevice({ label: 'shoal', requiredLimits, requiredFeatures }) };
   } catch (error) {
     throw new DeviceUnavailableError(`the adapter gives no device: ${(error as Error).message}`);
   }

@@ -57,7 +57,7 @@ export interface LayerPlace {
   /** Of ropeTable. */
   readonly table: GPUBuffer;
   readonly attentionParts: GPUBuffer;
-  /** Weights of the norm that follows the layer, where another layer does. */
+  /** Weights of the norm that follows the layer, where one is loaded. */
   readonly nextNorm: GPUBuffer | undefined;
 }
 

@@ -80,7 +80,7 @@ export class Llama implements ForwardModel {
       ...weights.layers.map((layer, i) =>
         LlamaLayer.create(gpu, config, layer, activations, {
           ...{ step, kv: place.kv[i]!, table, attentionParts },
-          nextNorm: weights.layers[i + 1]?.attentionNorm,
+          nextNorm: weights.layers[i + 1]?.attentionNorm ?? weights.finalNorm,
         }),
       ),
     ]);
