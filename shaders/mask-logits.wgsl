@@ -2,10 +2,10 @@
 //
 //   step    metadata; logits rows = step[2]; word 15 of a row's record is its mask
 //   masks   [maxSequences, maskWords] u32: a bit per id, least significant first
-//   logits  [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
+//   logits  [tile rows, vocabulary] f32: mask-words*.wgsl
 //
-// A thread a logit. NaN and infinities stay, for the sampler to report. Prepend step.wgsl, logit-key.wgsl and
-// masked-logit.wgsl.
+// A thread a word of the mask, 32 logits: a thread a logit costs a software adapter several times as much. NaN and
+// infinities stay, for the sampler to report. Prepend step.wgsl, logit-key.wgsl, masked-logit.wgsl and mask-words*.wgsl.
 struct Params {
   vocabulary: u32,
   firstRow: u32,
@@ -16,7 +16,6 @@ struct Params {
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> masks: array<u32>;
-@group(0) @binding(3) var<storage, read_write> logits: array<u32>;
 
 @compute @workgroup_size(64)
 fn main(
@@ -25,7 +24,7 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let index = (group.y * groups.x + group.x) * 64u + lane;
-  let row = index / params.vocabulary;
+  let row = index / params.maskWords;
   let record = params.firstRow + row;
   if (row >= params.tileRows || record >= step[STEP_LOGITS]) {
     return;
@@ -34,9 +33,10 @@ fn main(
   if ((step[at + 2u] & LOGITS_MASKED) == 0u) {
     return;
   }
-  let id = index % params.vocabulary;
-  let word = masks[step[at + 15u] * params.maskWords + id / 32u];
-  if (((word >> (id % 32u)) & 1u) == 0u && !isNonFinite(logits[index])) {
-    logits[index] = MASKED_LOGIT;
+  let word = index % params.maskWords;
+  let bits = masks[step[at + 15u] * params.maskWords + word];
+  if (bits != 0xffffffffu) {
+    let first = word * 32u;
+    maskLogits(row * params.vocabulary + first, min(32u, params.vocabulary - first), bits);
   }
 }

@@ -2,6 +2,8 @@ import adjustCode from '../../shaders/adjust-logits.wgsl?raw';
 import countCode from '../../shaders/count-draws.wgsl?raw';
 import keyCode from '../../shaders/logit-key.wgsl?raw';
 import maskCode from '../../shaders/mask-logits.wgsl?raw';
+import maskWordsCode from '../../shaders/mask-words.wgsl?raw';
+import maskAnyWordsCode from '../../shaders/mask-words-any.wgsl?raw';
 import maskedCode from '../../shaders/masked-logit.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
@@ -58,23 +60,23 @@ interface TileGroups {
 export class AdjustLogits {
   readonly #kernels: Readonly<Record<keyof TileGroups, Kernel>>;
   readonly #tiles: readonly TileGroups[];
-  readonly #vocabulary: number;
+  readonly #maskWords: number;
 
   private constructor(
     kernels: Readonly<Record<keyof TileGroups, Kernel>>,
     tiles: readonly TileGroups[],
-    vocabulary: number,
+    maskWords: number,
   ) {
     this.#kernels = kernels;
     this.#tiles = tiles;
-    this.#vocabulary = vocabulary;
+    this.#maskWords = maskWords;
   }
 
   static async create(gpu: Gpu, shape: AdjustShape, buffers: AdjustBuffers): Promise<AdjustLogits> {
     const { vocabulary, tileRows, maxCounted, maxBiases } = shape;
     const { step, logits, results, slots, counted, biases, stops, masks } = buffers;
     const words = Math.ceil(vocabulary / 32);
-    const [adjust, mask, count] = await compileKernels(gpu);
+    const [adjust, mask, count] = await compileKernels(gpu, vocabulary);
     const firstRows = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => tile * tileRows);
     const tiles = await Promise.all(
       firstRows.map(async (first): Promise<TileGroups> => {
@@ -86,7 +88,7 @@ export class AdjustLogits {
         return { adjust: adjustGroup, mask: maskGroup, count: countGroup };
       }),
     );
-    return new AdjustLogits({ adjust, mask, count }, tiles, vocabulary);
+    return new AdjustLogits({ adjust, mask, count }, tiles, words);
   }
 
   /** Before the tile is sampled. `tile`: which of the header's tiles the scratch holds now; `rows`: its rows, in order. */
@@ -94,7 +96,7 @@ export class AdjustLogits {
     const { adjust, mask } = this.#tiles[tile]!;
     if (rows.some(({ adjusted }) => adjusted)) this.#kernels.adjust.dispatch(pass, adjust, rows.length);
     if (rows.some((row) => row.mask !== undefined)) {
-      this.#kernels.mask.dispatchThreads(pass, mask, rows.length * this.#vocabulary);
+      this.#kernels.mask.dispatchThreads(pass, mask, rows.length * this.#maskWords);
     }
   }
 
@@ -104,7 +106,7 @@ export class AdjustLogits {
   }
 }
 
-function compileKernels(gpu: Gpu): Promise<[Kernel, Kernel, Kernel]> {
+function compileKernels(gpu: Gpu, vocabulary: number): Promise<[Kernel, Kernel, Kernel]> {
   return Promise.all([
     Kernel.compile(gpu, {
       name: 'adjust-logits',
@@ -113,7 +115,8 @@ function compileKernels(gpu: Gpu): Promise<[Kernel, Kernel, Kernel]> {
     }),
     Kernel.compile(gpu, {
       name: 'mask-logits',
-      code: [stepCode, keyCode, maskedCode, maskCode],
+      // Four logits at a time where rows begin at a multiple of four.
+      code: [stepCode, keyCode, maskedCode, vocabulary % 4 === 0 ? maskWordsCode : maskAnyWordsCode, maskCode],
       bindings: ['uniform', 'read', 'read', 'write'],
     }),
     Kernel.compile(gpu, {
