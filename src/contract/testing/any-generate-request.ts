@@ -11,6 +11,8 @@ import {
 } from '../gen/sglang_scheduler_pb.ts';
 import type { ModelLimits } from '../normalised-request.ts';
 
+const FLOAT_MAX = 3.4028234663852886e38;
+
 /** What requests are made for. */
 export interface RequestWorld {
   readonly model: ModelLimits;
@@ -88,18 +90,22 @@ function anyPrompt({ model }: RequestWorld): fc.Arbitrary<number[]> {
 }
 
 function anySampling({ model, maxNewTokens, constraint, stop }: RequestWorld) {
-  const biases = fc.dictionary(anyId(model).map(String), fc.oneof(float(-10, 10), fc.constantFrom(-100, 100)), {
-    maxKeys: 4,
-  });
+  const biases = fc.dictionary(
+    anyId(model).map(String),
+    fc.oneof(float(-10, 10), fc.constantFrom(-100, 100, -FLOAT_MAX, FLOAT_MAX)),
+    {
+      maxKeys: 4,
+    },
+  );
   return fc
     .record({
-      temperature: fc.oneof(fc.constantFrom(0, 1), float(0, 2)),
-      topP: fc.oneof(fc.constantFrom(0, 1), float(0.01, 1)),
+      temperature: fc.oneof(fc.constantFrom(0, 1), fc.constantFrom(0, 1, 1e-6, FLOAT_MAX), float(0, 2)),
+      topP: fc.oneof(fc.constantFrom(0, 1), fc.constantFrom(0, 1, 1e-38), float(0.01, 1)),
       topK: fc.oneof(fc.constantFrom(-1, 0), fc.integer({ min: 1, max: model.vocabSize })),
-      minP: fc.oneof(fc.constant(0), float(0, 1)),
-      frequencyPenalty: fc.oneof(fc.constant(0), float(-2, 2)),
+      minP: fc.oneof(fc.constant(0), fc.constantFrom(0, 1), float(0, 1)),
+      frequencyPenalty: fc.oneof(fc.constant(0), fc.constantFrom(-2, 2), float(-2, 2)),
       presencePenalty: fc.oneof(fc.constant(0), float(-2, 2)),
-      repetitionPenalty: fc.oneof(fc.constantFrom(0, 1), float(0.1, 2)),
+      repetitionPenalty: fc.oneof(fc.constantFrom(0, 1), fc.constantFrom(1e-38, 2), float(0.1, 2)),
       maxNewTokens: fc.nat(maxNewTokens),
       minNewTokens: fc.oneof(fc.constant(0), fc.nat(maxNewTokens)),
       stop: seldom(fc.array(stop, { minLength: 1, maxLength: 3 })),
@@ -108,7 +114,11 @@ function anySampling({ model, maxNewTokens, constraint, stop }: RequestWorld) {
       spacesBetweenSpecialTokens: fc.boolean(),
       ignoreEos: fc.boolean(),
       noStopTrim: fc.boolean(),
-      n: fc.oneof(fc.constantFrom(0, 1), fc.integer({ min: 2, max: 4 })),
+      n: fc.oneof(
+        { weight: 50, arbitrary: fc.constantFrom(0, 1) },
+        { weight: 50, arbitrary: fc.integer({ min: 2, max: 4 }) },
+        { weight: 1, arbitrary: fc.constant(128) },
+      ),
       streamInterval: seldom(fc.integer({ min: 1, max: 8 })),
       logitBias: seldom(biases),
       customParams: seldom(fc.record({ seed: fc.maxSafeInteger() })),
@@ -135,7 +145,7 @@ interface Values {
 }
 
 const EDGES = [-2147483648, -2, -1, 0, 1, 2, 63, 64, 65, 127, 128, 129, 1024, 1025, 2147483647];
-const FLOATS = [0, -0, 1, -1, 2, 1e-45, 9e-7, 0.5, 1.0000001, 2.5, 1e30, -3.4028234663852886e38, 3.4028234663852886e38];
+const FLOATS = [0, -0, 1, -1, 2, 1e-45, 9e-7, 0.5, 1.0000001, 2.5, 1e30, -FLOAT_MAX, FLOAT_MAX];
 
 const anyValues: fc.Arbitrary<Values> = fc.record({
   int: fc.oneof(fc.constantFrom(...EDGES), fc.integer()),
