@@ -109,8 +109,7 @@ export interface PackedStep {
 }
 
 /**
- * Lays a step out in `into` (at least stepWords) as shaders/step.wgsl wants it. The header counts the logits rows that
- * have no mask.
+ * Lays a step out in `into` (at least stepWords) as shaders/step.wgsl wants it.
  * Few rows with several splits of keys take attention's split form while its scratch lasts; the sums are the same.
  */
 export function packStep(
@@ -151,7 +150,7 @@ export function packStep(
   into.fill(0, 0, STEP_HEADER_WORDS);
   into[STEP_HEADER.rows] = rows;
   into[STEP_HEADER.sequences] = sequences.length;
-  into[STEP_HEADER.logits] = logits.filter(({ mask }) => mask === undefined).length;
+  into[STEP_HEADER.logits] = logits.length;
   into[STEP_HEADER.splitItems] = splitItems.length / 2;
   into[STEP_HEADER.splitRows] = splitRows.length / 2;
   into[STEP_HEADER.wholeRows] = whole.length;

@@ -1,7 +1,5 @@
 import type { Gpu } from '../gpu/gpu.ts';
-import { RESULT_WORDS } from '../gpu/sampler.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
-import { STEP_HEADER, STEP_LOGITS_WORDS } from '../gpu/step-layout.ts';
 import { checkMasks } from './masks.ts';
 import { maxStagingWords, readStep, stagingLayout } from './read-step.ts';
 import { ReadbackRing } from './readback-ring.ts';
@@ -105,14 +103,13 @@ export class GpuRunner implements Runner {
     device.pushErrorScope('validation');
     this.#write(batch, step);
     const encoder = device.createCommandEncoder({ label: 'step' });
-    const layout = stagingLayout(step, this.limits.hiddenSize);
-    const entries = step.logits.slice(0, step.logits.length - step.masked);
     for (let i = 0; i < step.repeat; i++) {
       const pass = encoder.beginComputePass({ label: 'step' });
       if (i > 0) this.#parts.advance.encode(pass, step.rows);
       this.#forward(pass, step, i);
-      const resultsAt = i * entries.length * RESULT_WORDS;
-      this.#draws.encode(encoder, pass, staging, { entries, resultsAt, hiddenAt: layout.hiddenAt });
+      this.#draws.encode(pass, step);
+      pass.end();
+      if (step.masked === 0) this.#draws.copyResults(encoder, staging, step, i);
     }
     if (step.masked === 0) this.#draws.copyLists(encoder, staging, step);
     device.queue.submit([encoder.finish()]);
@@ -133,22 +130,15 @@ export class GpuRunner implements Runner {
     const submitted = this.#pending!;
     this.#pending = undefined;
     const { step, staging } = submitted;
-    const { gpu, slots, step: metadata } = this.#parts;
+    const { gpu, slots } = this.#parts;
     const { device } = gpu;
     device.pushErrorScope('validation');
     slots.mask(masks);
-    const entries = step.logits.slice(-step.masked);
-    const first = step.logits.length - step.masked;
-    // Records of the rows that are drawn now: every kernel counts from the header's.
-    const logitsAt = this.#words[STEP_HEADER.logitsAt]! + first * STEP_LOGITS_WORDS;
-    device.queue.writeBuffer(metadata, STEP_HEADER.logits * 4, Uint32Array.of(entries.length));
-    device.queue.writeBuffer(metadata, STEP_HEADER.logitsAt * 4, Uint32Array.of(logitsAt));
     const encoder = device.createCommandEncoder({ label: 'masked rows' });
     const pass = encoder.beginComputePass({ label: 'masked rows' });
-    const { hiddenSize } = this.limits;
-    const told = step.logits.slice(0, first).filter(({ hidden }) => hidden).length;
-    const hiddenAt = stagingLayout(step, hiddenSize).hiddenAt + told * hiddenSize;
-    this.#draws.encode(encoder, pass, staging, { entries, resultsAt: first * RESULT_WORDS, hiddenAt });
+    this.#draws.encodeMasked(pass, step);
+    pass.end();
+    this.#draws.copyResults(encoder, staging, step);
     this.#draws.copyLists(encoder, staging, step);
     device.queue.submit([encoder.finish()]);
     submitted.validation.push(this.#problem());
@@ -176,7 +166,8 @@ export class GpuRunner implements Runner {
       this.#write(batch, step);
       const pass = encoder.beginComputePass({ label: 'step with logits' });
       this.#forward(pass, step, 0);
-      this.#draws.tiles(encoder, pass, step.logits, (tile, rows) => {
+      pass.end();
+      this.#draws.encodeCaptured(encoder, step, (tile, rows) => {
         encoder.copyBufferToBuffer(model.logits, 0, buffer, tile * model.tileRows * rowBytes, rows * rowBytes);
       });
       gpu.device.queue.submit([encoder.finish()]);

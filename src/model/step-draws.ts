@@ -11,14 +11,6 @@ export interface DrawParts {
   readonly adjust: AdjustLogits;
 }
 
-/** Some of a step's logits rows: those of one submit. */
-interface Draws {
-  readonly entries: readonly HostEntry[];
-  /** Where they lie in the staging buffer, in words. */
-  readonly resultsAt: number;
-  readonly hiddenAt: number;
-}
-
 /** From hidden states to results in a staging buffer. */
 export class StepDraws {
   readonly #parts: DrawParts;
@@ -29,45 +21,59 @@ export class StepDraws {
     this.#hiddenSize = hiddenSize;
   }
 
-  /** Draws the rows that the header counts and copies their results out; ends the pass. */
-  encode(encoder: GPUCommandEncoder, pass: GPUComputePassEncoder, staging: GPUBuffer, draws: Draws): void {
+  /**
+   * Final norm, head and draw of a step's rows, tile by tile. Masked rows come last: from the first tile with one on
+   * nothing is drawn, but the logits of that tile are there.
+   */
+  encode(pass: GPUComputePassEncoder, step: EncodedStep): void {
+    const { model } = this.#parts;
+    model.finish(pass, step.logits.length);
+    const waiting = this.#firstWaiting(step);
+    for (let tile = 0; tile < waiting; tile++) {
+      this.#head(pass, step, tile);
+      this.#draw(pass, step, tile);
+    }
+    if (step.masked > 0) this.#head(pass, step, waiting);
+  }
+
+  /** Draws what `encode` left of a step, of which nothing else may have been encoded since. */
+  encodeMasked(pass: GPUComputePassEncoder, step: EncodedStep): void {
+    const waiting = this.#firstWaiting(step);
+    for (let tile = waiting; tile < this.#tiles(step); tile++) {
+      if (tile > waiting) this.#head(pass, step, tile);
+      this.#draw(pass, step, tile);
+    }
+  }
+
+  /** As `encode` without masks; after each tile's head a pass ends, and `captured` may copy its logits away. */
+  encodeCaptured(encoder: GPUCommandEncoder, step: EncodedStep, captured: (tile: number, rows: number) => void): void {
+    const begin = () => encoder.beginComputePass({ label: 'step with logits' });
+    let pass = begin();
+    this.#parts.model.finish(pass, step.logits.length);
+    for (let tile = 0; tile < this.#tiles(step); tile++) {
+      this.#head(pass, step, tile);
+      pass.end();
+      captured(tile, this.#rows(step, tile).length);
+      pass = begin();
+      this.#draw(pass, step, tile);
+    }
+    pass.end();
+  }
+
+  /** Copies the results of repetition `repetition`, and what few rows tell of themselves. */
+  copyResults(encoder: GPUCommandEncoder, staging: GPUBuffer, step: EncodedStep, repetition = 0): void {
     const { model, sampler } = this.#parts;
-    const { entries, resultsAt } = draws;
-    this.tiles(encoder, pass, entries);
-    if (entries.length === 0) return;
-    encoder.copyBufferToBuffer(sampler.results, 0, staging, resultsAt * 4, entries.length * RESULT_WORDS * 4);
+    const { logits } = step;
+    if (logits.length === 0) return;
+    const bytes = logits.length * RESULT_WORDS * 4;
+    encoder.copyBufferToBuffer(sampler.results, 0, staging, repetition * bytes, bytes);
     const rowBytes = this.#hiddenSize * 4;
-    let to = draws.hiddenAt * 4;
-    entries.forEach(({ hidden }, i) => {
+    let to = stagingLayout(step, this.#hiddenSize).hiddenAt * 4;
+    logits.forEach(({ hidden }, i) => {
       if (!hidden) return;
       encoder.copyBufferToBuffer(model.finished, i * model.hiddenStride * 4, staging, to, rowBytes);
       to += rowBytes;
     });
-  }
-
-  /** Final norm, head and draw of `entries`, tile by tile; ends the pass. `captured` may copy each tile's logits away. */
-  tiles(
-    encoder: GPUCommandEncoder,
-    first: GPUComputePassEncoder,
-    entries: readonly HostEntry[],
-    captured?: (tile: number, rows: number) => void,
-  ): void {
-    const { model, sampler, adjust } = this.#parts;
-    let pass = first;
-    model.finish(pass, entries.length);
-    for (let tile = 0; tile * model.tileRows < entries.length; tile++) {
-      const rows = entries.slice(tile * model.tileRows, (tile + 1) * model.tileRows);
-      model.head(pass, tile, rows.length);
-      if (captured) {
-        pass.end();
-        captured(tile, rows.length);
-        pass = encoder.beginComputePass({ label: 'step' });
-      }
-      adjust.encode(pass, tile, rows);
-      sampler.encode(pass, tile, rows);
-      adjust.count(pass, tile, rows);
-    }
-    pass.end();
   }
 
   /** What some rows tell beside their results: it has its place for the whole step. */
@@ -76,5 +82,32 @@ export class StepDraws {
     const { topAt, idsAt } = stagingLayout(step, this.#hiddenSize);
     if (step.top > 0) encoder.copyBufferToBuffer(sampler.top, 0, staging, topAt * 4, step.top * 8);
     if (step.ids > 0) encoder.copyBufferToBuffer(sampler.idLogprobs, 0, staging, idsAt * 4, step.ids * 4);
+  }
+
+  #tiles({ logits }: EncodedStep): number {
+    return Math.ceil(logits.length / this.#parts.model.tileRows);
+  }
+
+  #rows({ logits }: EncodedStep, tile: number): readonly HostEntry[] {
+    const { tileRows } = this.#parts.model;
+    return logits.slice(tile * tileRows, (tile + 1) * tileRows);
+  }
+
+  /** The first tile with a masked row. */
+  #firstWaiting(step: EncodedStep): number {
+    if (step.masked === 0) return this.#tiles(step);
+    return Math.floor((step.logits.length - step.masked) / this.#parts.model.tileRows);
+  }
+
+  #head(pass: GPUComputePassEncoder, step: EncodedStep, tile: number): void {
+    this.#parts.model.head(pass, tile, this.#rows(step, tile).length);
+  }
+
+  #draw(pass: GPUComputePassEncoder, step: EncodedStep, tile: number): void {
+    const { sampler, adjust } = this.#parts;
+    const rows = this.#rows(step, tile);
+    adjust.encode(pass, tile, rows);
+    sampler.encode(pass, tile, rows);
+    adjust.count(pass, tile, rows);
   }
 }

@@ -91,7 +91,7 @@ test('records of adjusted, scored and masked rows, the masked ones last', () => 
   });
   expect(logits.map(({ index }) => index)).toEqual([0, 2, 3, 1]);
   expect([masked, ids, hidden]).toEqual([1, 5, 1]);
-  expect(words[STEP_HEADER.logits]).toBe(3);
+  expect(words[STEP_HEADER.logits]).toBe(4);
   const record = (i: number) => {
     const at = words[STEP_HEADER.logitsAt]! + i * 16;
     return [...words.slice(at, at + 3), ...words.slice(at + 11, at + 16)];
