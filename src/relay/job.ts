@@ -1,11 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { Code } from '@connectrpc/connect';
-import type { ContractError } from '../contract/contract-error.ts';
+import { ContractError } from '../contract/contract-error.ts';
 import type { NormalisedRequest } from '../contract/normalised-request.ts';
 import { type CreditWindow, creditWindow } from './credit.ts';
 import { PromptLogprobs, type PromptPosition } from './prompt-logprobs.ts';
 import type { Finish, NewToken, Sample } from './sample.ts';
 import { Signal } from './signal.ts';
+
+/** Nodes that may be put out for what they told of one job: it may be the job that makes them err. */
+const MOST_LIES = 3;
 
 /** The next chunk of a stream: a sample's ids from `sample.sent` to `to`. */
 export interface ReadyChunk {
@@ -58,6 +61,7 @@ export class Job {
   /** In the order they became ready. */
   private ready: ReadyChunk[] = [];
   private taken = 0;
+  private lies = 0;
   private readonly window: CreditWindow;
 
   constructor(id: bigint, request: NormalisedRequest) {
@@ -152,6 +156,12 @@ export class Job {
     this.refusedBy.add(nodeId);
     this.lastRefusal = why;
     if (again) this.fail(why);
+  }
+
+  /** A node told of it what can't be, and is put out. */
+  liedAbout(): void {
+    if (++this.lies < MOST_LIES) return;
+    this.fail(new ContractError(Code.Internal, `${MOST_LIES} nodes answered this request with what can't be.`));
   }
 
   /** Ends what still runs with "abort" and the tokens so far. */

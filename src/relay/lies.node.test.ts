@@ -195,6 +195,20 @@ test.each(liesAboutDetails)('a node that tells %s is put out', async (_, rest, s
   expect(messages.at(-1)?.response.case).toBe('complete');
 });
 
+test('a request whose nodes are put out one after the other ends before they all are', async () => {
+  const on = await start();
+  const nodes = await Promise.all(Array.from({ length: 4 }, () => on.node({ manual: true })));
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT)));
+  const has = () => nodes.filter((node) => node.jobs.length === 1);
+  for (let lies = 1; lies <= 3; lies++) {
+    await Promise.race(nodes.map((node) => node.until(() => has().length >= lies)));
+    const liar = has().find((node) => node.reportError === undefined);
+    await liar?.tell(tokens(liar.jobs[0]?.jobId ?? 0n, { tokenIds: [512] }));
+  }
+  expect((await whole).error).toMatchObject({ code: Code.Internal });
+  expect(has()).toHaveLength(3);
+});
+
 test('what is told as it should be is no lie', async () => {
   const on = await start();
   const node = await on.node({ manual: true });

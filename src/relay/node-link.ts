@@ -180,7 +180,7 @@ export class NodeLink implements JobHost, StreamSource {
         }
         // Counted before its events: a report that ends the session is not taken in a second time either.
         this.lastReportSeq = request.seq;
-        for (const event of request.events) this.take(event, request.load);
+        for (const event of request.events) this.takeOrBlame(event, request.load);
       }
     } catch (error) {
       this.lied = error instanceof Lie;
@@ -220,6 +220,15 @@ export class NodeLink implements JobHost, StreamSource {
     const wasPaused = this.paused;
     this.load = checkLoad(load, this.facts, this.givenSamples);
     if (this.paused !== wasPaused) this.owner.onLinkChange(this);
+  }
+
+  private takeOrBlame(event: NodeEvent, load: NodeLoad | undefined): void {
+    try {
+      this.take(event, load);
+    } catch (error) {
+      if (error instanceof Lie) this.jobs.find(event.jobId)?.job.liedAbout();
+      throw error;
+    }
   }
 
   private take(event: NodeEvent, load: NodeLoad | undefined): void {
