@@ -5,7 +5,7 @@
 //   logits  logit-words*.wgsl
 //   rows, jobs, chunks, picks, lists  sampler-state.wgsl
 //
-// A workgroup of 64 a job and span of 16 chunks, as in bucket-masses.wgsl. A chunk whose best is below the bucket isn't
+// A workgroup of 64 a job and region, as in bucket-masses.wgsl. A chunk whose best is below the bucket isn't
 // read. A count above LIST says that the list is not whole. Prepend step, sampler-state and logit-words.
 struct Params {
   vocabulary: u32,
@@ -72,28 +72,18 @@ fn main(
   }
   guessAt = job * LISTS_OF_JOB + LIST + 1u;
   let deepest = max(wanted, guess);
-  let end = (params.vocabulary + 3u) / 4u;
   let words = wordsOf(row, params.vocabulary);
-  let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
-  for (var i = lane * 4u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 256u) {
-    let word = begin + i;
-    if (word < end) {
-      let best = bitcast<f32>(chunks[(row * params.chunks + word / CHUNK_WORDS) * 4u]);
-      if (best >= floor && placeOf(best, high, low, bucketScale) < deepest + 1.0) {
-        // Past the end the last word again, which is left out.
-        let places0 = placesOf(words, word);
-        let places1 = placesOf(words, min(word + 1u, end - 1u));
-        let places2 = placesOf(words, min(word + 2u, end - 1u));
-        let places3 = placesOf(words, min(word + 3u, end - 1u));
-        // A loop, since SwiftShader goes through an if whose condition holds for no thread.
-        var some = any((meets(places0) | meets(places1)) | (meets(places2) | meets(places3)));
-        while (some) {
-          take(word, places0);
-          take(word + 1u, places1);
-          take(word + 2u, places2);
-          take(word + 3u, places3);
-          some = false;
-        }
+  let chunk = span * STRANDS + lane;
+  let best = bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]);
+  if (best >= floor && placeOf(best, high, low, bucketScale) < deepest + 1.0) {
+    let end = endWordOf(chunk, params.vocabulary);
+    for (var word = firstWordOf(chunk); word < end; word += STRANDS) {
+      // A loop, since SwiftShader goes through an if whose condition holds for no thread.
+      let places = placesOf(words, word);
+      var some = any(meets(places));
+      while (some) {
+        take(word, places);
+        some = false;
       }
     }
   }

@@ -1,15 +1,15 @@
 // How many tokens, and what weight, each of 256 buckets of a row's logits has:
 //
 //   bucket(l) = floor((high - max(l, range low)) * bucket scale), of tokens with l >= floor
-//   mass      = sum of exp2((l - high) * log2 scale + bucket * log2 scale / bucket scale), in units of 2^-18
+//   mass      = sum of exp2((l - high) * log2 scale + bucket * log2 scale / bucket scale), in units of 2^-17
 //
 //   step    metadata; logits rows = step[2]
 //   logits  logit-words*.wgsl
 //   rows, jobs, chunks  sampler-state.wgsl
 //   partials  [jobs, spans, 2, 256] u32: counts and masses
 //
-// A workgroup of 64 a job and span of 16 chunks. Weights count from their bucket's top: sums of integers, which have no
-// order. 8,192 of at most 2^18 fit a word. A chunk whose best is below the floor isn't read. No barrier: SwiftShader
+// A workgroup of 64 a job and region. Weights count from their bucket's top: sums of integers, which have no
+// order. 16,384 of at most 2^17 fit a word. A chunk whose best is below the floor isn't read. No barrier: SwiftShader
 // runs a kernel that has one several times slower. So they are added in storage, where bucket-scan.wgsl leaves zeros.
 // Prepend step, sampler-state and logit-words.
 struct Params {
@@ -27,7 +27,7 @@ struct Params {
 @group(0) @binding(5) var<storage, read> chunks: array<u32>;
 @group(0) @binding(6) var<storage, read_write> partials: array<atomic<u32>>;
 
-const MASS_UNITS = 262144.0;
+const MASS_UNITS = 131072.0;
 
 var<private> high: f32;
 var<private> floor: f32;
@@ -63,25 +63,16 @@ fn main(
   scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
   step2 = bucketLog2(scale, bucketScale);
   counted = jobs[jobAt + JOB_LIMIT] < params.vocabulary;
-  let end = (params.vocabulary + 3u) / 4u;
   let words = wordsOf(row, params.vocabulary);
-  let begin = span * SPAN_CHUNKS * CHUNK_WORDS;
-  for (var i = lane * 4u; i < SPAN_CHUNKS * CHUNK_WORDS; i += 256u) {
-    let word = begin + i;
-    if (word < end && bitcast<f32>(chunks[(row * params.chunks + word / CHUNK_WORDS) * 4u]) >= floor) {
-      // Past the end the last word again, which is left out.
-      let words0 = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
-      let words1 = bitcast<vec4<f32>>(logitWord(words, min(word + 1u, end - 1u), params.vocabulary));
-      let words2 = bitcast<vec4<f32>>(logitWord(words, min(word + 2u, end - 1u), params.vocabulary));
-      let words3 = bitcast<vec4<f32>>(logitWord(words, min(word + 3u, end - 1u), params.vocabulary));
-      let highs = max(max(words0, words1), max(words2, words3));
+  let chunk = span * STRANDS + lane;
+  if (bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]) >= floor) {
+    let end = endWordOf(chunk, params.vocabulary);
+    for (var word = firstWordOf(chunk); word < end; word += STRANDS) {
       // A loop, since SwiftShader goes through an if whose condition holds for no thread.
-      var some = max(max(highs.x, highs.y), max(highs.z, highs.w)) >= floor;
+      let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
+      var some = max(max(values.x, values.y), max(values.z, values.w)) >= floor;
       while (some) {
-        add(word, words0);
-        add(word + 1u, words1);
-        add(word + 2u, words2);
-        add(word + 3u, words3);
+        add(word, values);
         some = false;
       }
     }

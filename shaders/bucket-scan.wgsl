@@ -20,7 +20,7 @@ struct Params {
 @group(0) @binding(4) var<storage, read_write> picks: array<u32>;
 @group(0) @binding(5) var<storage, read_write> lists: array<u32>;
 
-const MASS_UNIT = 0.000003814697265625;
+const MASS_UNIT = 0.00000762939453125;
 
 const THREADS = 16u;
 const BUCKETS_OF_THREAD = 16u;
@@ -106,7 +106,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     jobs[jobAt + JOB_TASK] = select(0u, TASK_DRAW, job < params.tileRows);
     jobs[jobAt + JOB_KEPT_MASS] = bitcast<u32>(kept);
     picks[job * PICK_STATE + PICK_KEPT_MASS] = bitcast<u32>(kept);
-    jobs[jobAt + JOB_BUCKET] = bucketAt(jobAt, uniformOf(at) * kept, BUCKETS - 1u);
+    jobs[jobAt + JOB_BUCKET] = bucketAt(jobAt, uniformOf(at, ROUNDS) * kept, BUCKETS - 1u);
     return;
   }
   jobs[jobAt + JOB_TASK] = TASK_CUT;
@@ -116,7 +116,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   if (job < params.tileRows) {
     let guess = min(massLimit, bitcast<f32>(jobs[jobAt + JOB_ABOVE + cut + 1u]));
-    let bucket = bucketAt(jobAt, uniformOf(at) * guess, cut);
+    let bucket = bucketAt(jobAt, uniformOf(at, ROUNDS) * guess, cut);
     jobs[jobAt + JOB_GUESS] = select(bucket, NONE, bucket == cut);
   }
 }

@@ -1,16 +1,18 @@
 // What the sampler's kernels share: sizes, the layout of their state, weights (src/gpu/sampler-layout.ts has the same
 // numbers).
 //
-//   chunks  [tile rows, chunks, 4]  of 512 ids each: best logit, 1 if a NaN or an infinity was seen, sum of
-//                                   exp((logit - best) / T), lowest logit
-//   rows    [tile rows, 272]        ROW_* words, then what 64 threads found
+//   chunks  [tile rows, 4, chunks]  of 256 ids each: best logit, 1 if a NaN or an infinity was seen, sum of
+//                                   exp((logit - best) / T), lowest logit. Chunk 64 g + s has the ids of strand s in
+//                                   region g of 16,384; an id's strand is floor(id / 4) modulo 64
+//   rows    [tile rows, 976]        ROW_* words
 //   jobs    [2 * tile rows, 544]    JOB_* words: a row's draw; after those of all rows, its top logprobs
 //   picks   [2 * tile rows, 8]      PICK_* words: what was found of a job
 //   lists   [2 * tile rows, 3, 1 + LIST]  count and ids, in no order: of the bucket of the cut, of the one guessed for
 //                                   the draw, of the draw's where the guess was wrong
-const CHUNK_IDS = 512u;
-const CHUNK_WORDS = 128u;
-const SPAN_CHUNKS = 16u;
+const STRANDS = 64u;
+const REGION_IDS = 16384u;
+const CHUNK_IDS = 256u;
+const CHUNK_WORDS = 4u;
 const LIST = 4096u;
 const LISTS_OF_JOB = 3u * (LIST + 1u);
 const BUCKETS = 256u;
@@ -19,8 +21,22 @@ const ROW_NON_FINITE = 0u;
 const ROW_HIGH = 1u;
 const ROW_LN_TOTAL = 2u;
 const ROW_TEMPERATURE = 3u;
-const ROW_LANES = 16u;
-const ROW_STATE = 272u;
+// Not 0: draws wait for what is before them.
+const ROW_WAITS = 4u;
+const ROW_MASS_LIMIT = 5u;
+// [ROUNDS, 2] key and id of draws of the whole row; NONE: out of question.
+const ROW_DRAWS = 8u;
+// [4, 64] of strands: best logit, sum of weights, lowest logit; whether one is not finite, then weight outside of the head.
+const ROW_STRANDS = 16u;
+// [3, 64] the head, in order: key, id, weight through it.
+const ROW_HEAD = 272u;
+// [2, 256] keys and ids of what may be in the head, in no order.
+const ROW_LIST = 464u;
+const ROW_STATE = 976u;
+const ROUNDS = 4u;
+const HEAD = 32u;
+const HEAD_MOST = 64u;
+const HEAD_LIST = 256u;
 
 // 0: nothing to do; else what the bucket is searched for.
 const JOB_TASK = 0u;
@@ -58,6 +74,20 @@ const DIGITS_STATE = 1280u;
 const TASK_CUT = 1u;
 const TASK_DRAW = 2u;
 const NONE = 0xffffffffu;
+
+// The i-th id of a chunk; it may be past the vocabulary.
+fn idOfChunk(chunk: u32, i: u32) -> u32 {
+  return chunk / STRANDS * REGION_IDS + i / 4u * 4u * STRANDS + chunk % STRANDS * 4u + i % 4u;
+}
+
+// Words of four ids: a chunk's first, and one past its last; every STRANDS-th is its own.
+fn firstWordOf(chunk: u32) -> u32 {
+  return chunk / STRANDS * (REGION_IDS / 4u) + chunk % STRANDS;
+}
+
+fn endWordOf(chunk: u32, vocabulary: u32) -> u32 {
+  return min((chunk / STRANDS + 1u) * (REGION_IDS / 4u), (vocabulary + 3u) / 4u);
+}
 
 const FLOAT_MAX = 3.4028234663852886e38;
 const LOG2_E = 1.4426950408889634;

@@ -53,7 +53,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   s.bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
   s.log2Scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
   s.bucket = jobs[jobAt + JOB_BUCKET];
-  let share = uniformOf(at);
+  let share = uniformOf(at, ROUNDS);
   var list = 0u;
   var kept = bitcast<f32>(jobs[jobAt + JOB_KEPT_MASS]);
   var cutKey = 0u;

@@ -55,7 +55,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   s.bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
   s.log2Scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
   s.listAt = job * LISTS_OF_JOB + 1u;
-  let share = uniformOf(at);
+  let share = uniformOf(at, ROUNDS);
   let step2 = bucketLog2(s.log2Scale, s.bucketScale);
   let countsAt = s.digitsAt + 768u;
   for (var i = lane; i < 2u * BUCKETS; i += THREADS) {

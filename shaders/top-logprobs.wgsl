@@ -47,12 +47,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
   let temperature = bitcast<f32>(rows[row * ROW_STATE + ROW_TEMPERATURE]);
   let lnTotal = bitcast<f32>(rows[row * ROW_STATE + ROW_LN_TOTAL]);
-  for (var chunk = 0u; chunk < params.chunks; chunk++) {
-    if (bitsKey(chunks[(row * params.chunks + chunk) * 4u]) < cutKey) {
+  for (var chunk = lane; chunk < params.chunks; chunk += STRANDS) {
+    if (bitsKey(chunks[row * CHUNK_WORDS * params.chunks + chunk]) < cutKey) {
       continue;
     }
-    let end = min((chunk + 1u) * CHUNK_IDS, params.vocabulary);
-    for (var id = chunk * CHUNK_IDS + lane; id < end; id += 64u) {
+    for (var i = 0u; i < CHUNK_IDS && idOfChunk(chunk, i) < params.vocabulary; i++) {
+      let id = idOfChunk(chunk, i);
       let logit = logits[row * params.vocabulary + id];
       let key = logitKey(logit);
       if (key > cutKey || (key == cutKey && id <= cutId)) {

@@ -1,9 +1,12 @@
+import acceptCode from '../../shaders/accept-draw.wgsl?raw';
 import bucketAtCode from '../../shaders/bucket-at.wgsl?raw';
 import collectCode from '../../shaders/bucket-collect.wgsl?raw';
 import massesCode from '../../shaders/bucket-masses.wgsl?raw';
 import scanCode from '../../shaders/bucket-scan.wgsl?raw';
 import chunksCode from '../../shaders/chunk-stats.wgsl?raw';
 import drawCode from '../../shaders/draw.wgsl?raw';
+import headCode from '../../shaders/draw-head.wgsl?raw';
+import tailCode from '../../shaders/draw-tail.wgsl?raw';
 import keyCode from '../../shaders/logit-key.wgsl?raw';
 import wordsCode from '../../shaders/logit-words.wgsl?raw';
 import anyWordsCode from '../../shaders/logit-words-any.wgsl?raw';
@@ -16,6 +19,7 @@ import stepCode from '../../shaders/step.wgsl?raw';
 import tellCode from '../../shaders/tell-logprobs.wgsl?raw';
 import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
+import aboveCode from '../../shaders/weigh-above.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel, type KernelSource } from './kernel.ts';
 
@@ -30,6 +34,9 @@ export interface BucketKernels {
 export interface SamplerKernels {
   readonly chunks: Kernel;
   readonly rows: Kernel;
+  /** Whether a draw over the whole row stays. */
+  readonly above: Kernel;
+  readonly accept: Kernel;
   /** A small vocabulary is searched by one kernel. */
   readonly search: { readonly buckets: BucketKernels } | { readonly whole: Kernel };
   readonly top: Kernel;
@@ -55,12 +62,14 @@ export async function compileSampler(gpu: Gpu, vocabulary: number, small: boolea
     ]);
     return { buckets: { masses, scan, collect, select } };
   };
-  const [chunks, rows, search, top, tell] = await Promise.all([
+  const [chunks, rows, above, accept, search, top, tell] = await Promise.all([
     compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
-    compile('row-stats', [stateCode, threefryCode, drawCode, rowsCode], 3, 4),
+    compile('row-stats', [keyCode, stateCode, words, threefryCode, drawCode, headCode, tailCode, rowsCode], 3, 4),
+    compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
+    compile('accept-draw', [stateCode, acceptCode], 2, 3),
     searched(),
     compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
     compile('tell-logprobs', [stateCode, tellCode], 4, 3),
   ]);
-  return { chunks, rows, search, top, tell };
+  return { chunks, rows, above, accept, search, top, tell };
 }

@@ -1,13 +1,20 @@
 /** Sizes and places of the sampler's state; shaders/sampler-state.wgsl has the same numbers and says what they mean. */
-export const CHUNK_IDS = 512;
+/** An id's strand is floor(id / 4) modulo this; a draw over the whole row goes strand by strand. */
+export const STRANDS = 64;
+/** A chunk has the ids of one strand in one region. */
+export const REGION_IDS = 16_384;
 export const CHUNK_STATE = 4;
-/** Ids that one workgroup looks through. */
-export const SPAN_IDS = 16 * CHUNK_IDS;
+/** Tokens of a row's head where top k doesn't say, at most where it does, and of those that may be in it. */
+export const HEAD = 32;
+export const HEAD_MOST = 64;
+export const HEAD_LIST = 256;
+/** Draws over the whole row, of which one has to stay; the search has the uniform that follows theirs. */
+export const ROUNDS = 4;
 /** Ids of one list. */
 export const LIST = 4096;
 export const LISTS = 3;
 export const BUCKETS = 256;
-export const ROW_STATE = 272;
+export const ROW_STATE = 976;
 export const JOB_STATE = 544;
 
 export const PICK_STATE = 8;
@@ -15,6 +22,7 @@ export const PICK_STATE = 8;
 export const DIGITS_STATE = 5 * 256;
 
 /** Words of a job and of its pick that tell what a row kept. */
+export const JOB_TASK = 0;
 export const JOB_FLOOR = 8;
 export const PICK = { cutKey: 0, cutId: 1, keptCount: 2, keptMass: 3 } as const;
 

@@ -1,7 +1,11 @@
+import { HEAD, HEAD_LIST, HEAD_MOST, ROUNDS, STRANDS } from './sampler-layout.ts';
 import { threefry } from './threefry.ts';
 
 /** The largest finite f32. A logit of -FLOAT_MAX is a masked id's: its weight is 0. */
 export const FLOAT_MAX = 3.4028234663852886e38;
+
+/** Of filtered rows, weights below 2⁻⁴⁴ of the best's count as none: less than a draw of 24 bits can tell. */
+const LEAST_LN_WEIGHT = -44 * Math.LN2;
 
 export interface DrawParams {
   /** 0 is greedy. */
@@ -61,10 +65,55 @@ export function keptReference(logits: Float32Array, params: DrawParams): Uint32A
   return order.slice(0, n);
 }
 
-/** The draw's uniform: an integer in [0, 2²⁴). */
-export function drawInteger(seed: bigint, outputPosition: number, sampleIndex: number): number {
+/** The draw's uniform: an integer in [0, 2²⁴). Round 0 is the head's draw; see sampleReference. */
+export function drawInteger(seed: bigint, outputPosition: number, sampleIndex: number, round = 0): number {
   const key = [Number(seed & 0xffffffffn), Number((seed >> 32n) & 0xffffffffn)] as const;
-  return threefry(key, [outputPosition, sampleIndex])[0] >>> 8;
+  return threefry(key, [outputPosition, sampleIndex + (round >> 1) * 2 ** 24])[round & 1]! >>> 8;
+}
+
+/** Tokens that draws look at first. */
+export interface Head {
+  /** In order; none where too many tokens tie for it. */
+  readonly ids: Uint32Array;
+  /** No other token can be drawn: they are top k, or all that aren't masked. */
+  readonly whole: boolean;
+}
+
+/**
+ * The best `topK` tokens where that is at most HEAD_MOST, else HEAD. No head where more than HEAD_LIST tokens are as
+ * good as that many strands' best.
+ */
+export function headReference(logits: Float32Array, topK: number): Head {
+  const few = topK > 0 && topK <= HEAD_MOST && topK < logits.length;
+  const wanted = few ? topK : HEAD;
+  const bests = new Float32Array(STRANDS).fill(-FLOAT_MAX);
+  logits.forEach((logit, id) => {
+    bests[strandOf(id)] = Math.max(bests[strandOf(id)]!, logit);
+  });
+  const bound = bests.sort().reverse()[wanted - 1]!;
+  const near = Uint32Array.from(logits.keys()).filter((id) => logits[id]! >= bound && logits[id] !== -FLOAT_MAX);
+  if (near.length > HEAD_LIST) return { ids: new Uint32Array(), whole: false };
+  const ids = near.sort((a, b) => logits[b]! - logits[a]! || a - b).slice(0, wanted);
+  return { ids, whole: (few && ids.length === topK) || ids.length < wanted };
+}
+
+/** The order of draws over a whole row: its head, then all others by strand, then id; without masked ones. */
+export function wholeOrderReference(logits: Float32Array, head: Uint32Array): Uint32Array {
+  const inHead = new Set(head);
+  const strands = Array.from({ length: STRANDS }, (): number[] => []);
+  logits.forEach((logit, id) => {
+    if (logit !== -FLOAT_MAX && !inHead.has(id)) strands[strandOf(id)]!.push(id);
+  });
+  return Uint32Array.from([...head, ...strands.flat()]);
+}
+
+function strandOf(id: number): number {
+  return (id >> 2) % STRANDS;
+}
+
+/** Whether anything may keep a token from being drawn. */
+export function isFiltered({ topK, topP, minP }: DrawParams, vocabulary: number): boolean {
+  return (topK > 0 && topK < vocabulary) || topP < 1 || minP > 0;
 }
 
 /** The id at `uniform` in [0, 1) of the running sum of the kept tokens, best first. */
@@ -87,9 +136,28 @@ export function inverseCdfReference(
   return last;
 }
 
-/** The id that a row gives. */
+/**
+ * The id that a row gives. Where its head holds all that stays, the draw goes best first at the uniform of round 0. Where
+ * nothing is filtered, it goes over the whole row, at the same. With a top k it goes best first at the uniform of round
+ * ROUNDS. Else the whole row is drawn from, at the uniforms of rounds 0 to ROUNDS - 1, until a draw stays; if none does,
+ * it goes best first at that of round ROUNDS.
+ */
 export function sampleReference(logits: Float32Array, params: DrawParams, outputPosition: number): number {
   if (params.temperature === 0) return argmaxReference(logits);
-  const uniform = drawInteger(params.seed, outputPosition, params.sampleIndex) / 2 ** 24;
-  return inverseCdfReference(logprobsReference(logits, params.temperature), keptReference(logits, params), uniform).id;
+  const { seed, sampleIndex, topK } = params;
+  const uniform = (round: number) => drawInteger(seed, outputPosition, sampleIndex, round) / 2 ** 24;
+  const logprobs = logprobsReference(logits, params.temperature);
+  const draw = (ids: Uint32Array, round: number) => inverseCdfReference(logprobs, ids, uniform(round)).id;
+  const head = headReference(logits, topK);
+  const whole = wholeOrderReference(logits, head.ids);
+  if (!isFiltered(params, logits.length)) return draw(whole, 0);
+  const best = logprobs[argmaxReference(logits)]!;
+  const kept = keptReference(logits, params).filter((id) => logprobs[id]! - best >= LEAST_LN_WEIGHT);
+  if (kept.length < head.ids.length || head.whole) return draw(kept, 0);
+  const stays = new Set(kept);
+  for (let round = 0; round < ROUNDS && (topK === 0 || topK >= logits.length); round++) {
+    const id = draw(whole, round);
+    if (stays.has(id)) return id;
+  }
+  return draw(kept, ROUNDS);
 }

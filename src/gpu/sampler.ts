@@ -2,16 +2,17 @@ import type { Gpu } from './gpu.ts';
 import { type BucketKernels, compileSampler, type SamplerKernels } from './sampler-kernels.ts';
 import {
   BUCKETS,
-  CHUNK_IDS,
   CHUNK_STATE,
   DIGITS_STATE,
   JOB_STATE,
   LIST,
   LISTS,
   PICK_STATE,
+  REGION_IDS,
+  ROUNDS,
   ROW_STATE,
   SMALL_VOCABULARY,
-  SPAN_IDS,
+  STRANDS,
 } from './sampler-layout.ts';
 
 /** u32 words of a row's result: id, non-finite, bits of the logprob, 0. */
@@ -63,6 +64,8 @@ interface BucketGroups {
 interface TileGroups {
   readonly chunks: GPUBindGroup;
   readonly rows: GPUBindGroup;
+  readonly above: GPUBindGroup;
+  readonly accept: GPUBindGroup;
   readonly search: { readonly buckets: BucketGroups } | { readonly whole: GPUBindGroup };
   readonly top: GPUBindGroup;
   readonly tell: GPUBindGroup;
@@ -72,6 +75,7 @@ interface TileGroups {
 interface Scratch {
   readonly chunks: GPUBuffer;
   readonly rows: GPUBuffer;
+  readonly above: GPUBuffer;
   readonly digits: GPUBuffer;
   readonly lists: GPUBuffer;
   readonly partials: GPUBuffer;
@@ -129,15 +133,16 @@ export class Sampler {
       allocate('sampler jobs', jobCount * JOB_STATE),
       allocate('sampler picks', jobCount * PICK_STATE),
     ]);
-    const [chunkStats, rowStats, digits, lists, masses] = await Promise.all([
+    const [chunkStats, rowStats, above, digits, lists, masses] = await Promise.all([
       allocate('chunk stats', tileRows * chunksOf(shape) * CHUNK_STATE),
       allocate('row stats', tileRows * ROW_STATE),
+      allocate('weights above', tileRows * chunksOf(shape) * ROUNDS),
       allocate('sampler digits', jobCount * DIGITS_STATE),
       allocate('candidates', jobCount * LISTS * (1 + LIST)),
       allocate('bucket masses', partials),
     ]);
     const state = { results, top, idLogprobs, jobs, picks };
-    const scratch = { chunks: chunkStats, rows: rowStats, digits, lists, partials: masses };
+    const scratch = { chunks: chunkStats, rows: rowStats, above, digits, lists, partials: masses };
     const kernels = await compileSampler(gpu, vocabulary, isSmall(shape));
     const tileCount = Math.ceil(shape.maxLogitsRows / tileRows);
     const tiles = await Promise.all(
@@ -151,11 +156,16 @@ export class Sampler {
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
   encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
     const groups = this.#tiles[tile]!;
-    const { chunks, rows: rowStats, search, top, tell } = this.#kernels;
-    chunks.dispatchThreads(pass, groups.chunks, rows.length * chunksOf(this.#shape));
+    const { chunks, rows: rowStats, above, accept, search, top, tell } = this.#kernels;
+    const regions = chunksOf(this.#shape) / STRANDS;
+    chunks.dispatch(pass, groups.chunks, rows.length * regions);
     rowStats.dispatch(pass, groups.rows, rows.length);
+    if (rows.some((row) => row.sampled && row.topP < 1)) {
+      above.dispatch(pass, groups.above, rows.length * regions);
+      accept.dispatch(pass, groups.accept, rows.length);
+    }
     const ranked = rows.some((row) => row.top > 0);
-    if (ranked || rows.some((row) => row.sampled)) {
+    if (ranked || rows.some(isFiltered)) {
       // Jobs of top logprobs come after those of all rows of a tile.
       const jobs = ranked ? this.#shape.tileRows + rows.length : rows.length;
       if ('whole' in search && 'whole' in groups.search) search.whole.dispatch(pass, groups.search.whole, jobs);
@@ -180,7 +190,7 @@ export class Sampler {
     collect.dispatch(pass, groups.collect[0], jobs * spans);
     select.dispatch(pass, groups.select[0], jobs);
     // What stays weighs as much as the cut says: only then is it known in which bucket the draw is.
-    if (rows.some((row) => row.sampled && (row.topK > 0 || row.topP < 1 || row.minP > 0))) {
+    if (rows.some(isFiltered)) {
       collect.dispatch(pass, groups.collect[1], rows.length * spans);
       select.dispatch(pass, groups.select[1], rows.length);
     }
@@ -229,12 +239,17 @@ async function bindTile(
     ]);
     return { masses: massesGroup, scan: scanGroup, collect: [collect0, collect1], select: [select0, select1] };
   };
-  const [chunkGroup, rows, search, topGroup, tell] = await Promise.all([
+  const [chunkGroup, rows, above, accept, search, topGroup, tell] = await Promise.all([
     kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
     kernels.rows.bind(
       [vocabulary, chunks, first, tileRows],
       [step, logits, scratch.chunks, scratch.rows, jobs, picks, results],
     ),
+    kernels.above.bind(
+      [vocabulary, chunks, first, tileRows],
+      [step, logits, scratch.chunks, scratch.rows, scratch.above],
+    ),
+    kernels.accept.bind([chunks, first, tileRows], [step, scratch.above, scratch.rows, jobs, results]),
     bindSearch(),
     kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.rows, picks, scratch.chunks, top]),
     kernels.tell.bind(
@@ -242,15 +257,19 @@ async function bindTile(
       [step, logits, scratch.rows, slotIds, results, lastIds, idLogprobs],
     ),
   ]);
-  return { chunks: chunkGroup, rows, search, top: topGroup, tell };
+  return { chunks: chunkGroup, rows, above, accept, search, top: topGroup, tell };
 }
 
 function chunksOf({ vocabulary }: SamplerShape): number {
-  return Math.ceil(vocabulary / CHUNK_IDS);
+  return Math.ceil(vocabulary / REGION_IDS) * STRANDS;
+}
+
+function isFiltered({ sampled, topK, topP, minP }: TileRow): boolean {
+  return sampled && (topK > 0 || topP < 1 || minP > 0);
 }
 
 function spansOf({ vocabulary }: SamplerShape): number {
-  return Math.ceil(vocabulary / SPAN_IDS);
+  return Math.ceil(vocabulary / REGION_IDS);
 }
 
 function isSmall({ vocabulary, smallVocabulary }: SamplerShape): boolean {
