@@ -68,6 +68,19 @@ describe('the engine', () => {
     expect(await refusal(request(jobId, ids, more))).toHaveProperty('message', expect.stringMatching(message));
   });
 
+  it('takes 128 samples with the largest stop strings at once: they share them', async () => {
+    const { served: crowd } = await served(12);
+    const stopStrings = Array.from({ length: 256 }, (_, at) => `${'€'.repeat(4_000)}${at}`);
+    const samples = Array.from({ length: 128 }, (_, index) => ({ index, credit: 9, emittedIds: [] }));
+    const begun = performance.now();
+    crowd.submit(request(1n, [1, 2, 3], { samples, stopStrings }));
+    // Each for itself took 40 s and 14 GB.
+    expect(performance.now() - begun).toBeLessThan(2_000);
+    const { running, waiting } = crowd.engine.load();
+    expect(running + waiting).toBe(128);
+    crowd.engine.abortAll();
+  });
+
   it('refuses what the pool can never hold, and what the queue has no room for', async () => {
     const small = await served(2, { maxWaiting: 2 });
     small.served.submit(request(1n, [1, 2, 3], { maxNewTokens: 40 }));

@@ -11,6 +11,7 @@ import { type Ending, Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
 import { StepResults } from './step-results.ts';
 import { type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
+import { Stops } from './stops.ts';
 import { Throughput } from './throughput.ts';
 import { UncachedTokens } from './uncached-tokens.ts';
 
@@ -99,9 +100,10 @@ export class Engine {
       return;
     }
     const arrivedAt = this.#options.now();
+    const stops = new Stops(request.stopTokenIds, request.stopStrings);
     for (const sample of request.samples) {
       const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: KV_ROOT };
-      const sequence = new Sequence(request, sample, this.#options.tokens, order);
+      const sequence = new Sequence(request, sample, this.#options.tokens, order, stops);
       if (sequence.ending) {
         this.#end([sequence], sequence.ending);
         continue;

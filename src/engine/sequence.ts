@@ -8,6 +8,7 @@ import type { EngineRequest, RequestedSample } from './request.ts';
 import { NO_SHARE, type RowShare } from './row-share.ts';
 import { SampleRows } from './sample-rows.ts';
 import { StopMatcher } from './stop-matcher.ts';
+import { Stops } from './stops.ts';
 
 /** Why a sequence ended, and what ended it. */
 export interface Ending {
@@ -61,14 +62,16 @@ export class Sequence {
   /** It ended, was aborted or failed: what a step under way still brings for it is dropped. */
   ended = false;
   readonly #rows: SampleRows;
-  readonly #stops: StopMatcher;
-  readonly #stopTokens: ReadonlySet<number>;
+  readonly #stops: Stops;
+  readonly #stopMatcher: StopMatcher;
 
+  /** `stops`: the request's, which its samples share. */
   constructor(
     request: EngineRequest,
     sample: RequestedSample,
     tokens: TokenBytes,
     order: { readonly arrival: number; readonly arrivedAt: number; readonly kvRoot: string },
+    stops = new Stops(request.stopTokenIds, request.stopStrings),
   ) {
     this.request = request;
     this.index = sample.index;
@@ -81,8 +84,8 @@ export class Sequence {
     const tellsPrompt = logprobStart !== undefined && sample === request.samples[0];
     this.promptLogprobs = tellsPrompt ? new PromptLogprobs(logprobStart, inputIds.length) : undefined;
     this.#rows = new SampleRows(request, sample.index, tellsPrompt);
-    this.#stopTokens = new Set(request.stopTokenIds);
-    this.#stops = new StopMatcher(request.stopStrings, tokens, request);
+    this.#stops = stops;
+    this.#stopMatcher = new StopMatcher(stops, tokens, request);
     for (const id of sample.emittedIds) this.ending = this.#stop(id);
   }
 
@@ -249,8 +252,8 @@ export class Sequence {
   }
 
   #stop(id: number): Ending | undefined {
-    const matched = this.#stops.push(id);
-    if (this.#stopTokens.has(id)) return { reason: 'stop', matched: id };
+    const matched = this.#stopMatcher.push(id);
+    if (this.#stops.tokens.has(id)) return { reason: 'stop', matched: id };
     return matched === undefined ? undefined : { reason: 'stop', matched };
   }
 }

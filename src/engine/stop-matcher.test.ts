@@ -7,13 +7,14 @@ import { readTokenBytes } from '../checkpoint/token-bytes.ts';
 import { readTokenizer } from '../checkpoint/tokenizer.ts';
 import cases from '../testing/golden/stories260K-cases.json';
 import { StopMatcher } from './stop-matcher.ts';
+import { Stops } from './stops.ts';
 
 const tokens = readTokenBytes(tokenizerJson, 'tokenizer.json');
 const tokenizer = readTokenizer(tokenizerJson, tokenizerConfigJson, 'stories260K');
 
 /** Where the first stop string is complete: the number of ids, and the string. */
 function firstMatch(stops: readonly string[], ids: readonly number[], skipSpecialTokens = true) {
-  const matcher = new StopMatcher(stops, tokens, { skipSpecialTokens });
+  const matcher = new StopMatcher(new Stops([], stops), tokens, { skipSpecialTokens });
   for (const [i, id] of ids.entries()) {
     const matched = matcher.push(id);
     if (matched !== undefined) return { length: i + 1, matched };
