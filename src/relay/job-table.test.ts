@@ -27,9 +27,10 @@ test('many samples with whole vocabularies are taken as long as they fit togethe
   expect(() => [table.add(large), table.add(large)]).not.toThrow();
 });
 
-test('plain requests hold next to nothing, however many wait', () => {
-  expect(heldBytes(asked({}, { n: 128 }))).toBe(0);
-  expect(heldBytes(asked({ stream: false }))).toBe(0);
+test('plain requests hold their prompts, however much they make', () => {
+  // Three ids, and EOS.
+  expect(heldBytes(asked({}, { n: 128 }))).toBe(32);
+  expect(heldBytes(asked({ stream: false }))).toBe(32);
 });
 
 test.each([
@@ -38,6 +39,8 @@ test.each([
   ['the prompt’s logprobs', { ...WHOLE, logprobStartLen: 1 }, { maxNewTokens: 0 }, 2 * 1.06e6],
   ['hidden states', { returnHiddenStates: true }, { maxNewTokens: 10, n: 2 }, 20 * 4 * 4096],
   ['embeddings', { inputEmbeds: new Array(3 * 4096).fill(0.5) }, {}, 3 * 4 * 4096],
+  ['stop ids', {}, { stopTokenIds: Array.from({ length: 10_000 }, (_, id) => id) }, 8e4],
+  ['stop strings', {}, { stop: ['a'.repeat(4_000), 'b'.repeat(4_000)] }, 8e3],
   ['a constraint', {}, { constraint: { case: 'regex' as const, value: 'a'.repeat(1e6) } }, 1e6],
 ])('%s count', (_, rest, sampling, bytes) => {
   const held = heldBytes(asked(rest, sampling));
