@@ -1,5 +1,6 @@
 import { GrammarError, type GrammarMatcher, type GrammarState } from '../grammars.ts';
 import type { Constraint } from '../request.ts';
+import { constraintKey } from './constraint-key.ts';
 import { type GrammarLink, LinkLostError } from './grammar-link.ts';
 import type { GrammarAnswer } from './grammar-messages.ts';
 
@@ -35,7 +36,7 @@ export class PooledMatcher implements GrammarMatcher {
 
   constructor(constraint: Constraint, ids: readonly number[], host: MatcherHost) {
     this.constraint = constraint;
-    this.key = `${constraint.kind}\0${constraint.text}`;
+    this.key = constraintKey(constraint);
     this.ids = [...ids];
     this.#host = host;
   }

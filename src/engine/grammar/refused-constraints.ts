@@ -1,5 +1,6 @@
 import type { GrammarError } from '../grammars.ts';
 import type { Constraint } from '../request.ts';
+import { constraintKey } from './constraint-key.ts';
 
 const REMEMBER_MS = 60_000;
 const MOST = 64;
@@ -12,7 +13,7 @@ export class RefusedConstraints {
 
   /** Throws what the constraint was refused with. */
   check(constraint: Constraint): void {
-    const key = keyOf(constraint);
+    const key = constraintKey(constraint);
     const refused = this.#errors.get(key);
     if (refused === undefined) return;
     if (performance.now() < refused.until) throw refused.error;
@@ -20,7 +21,7 @@ export class RefusedConstraints {
   }
 
   add(constraint: Constraint, error: GrammarError): void {
-    const key = keyOf(constraint);
+    const key = constraintKey(constraint);
     this.#forget(key);
     this.#errors.set(key, { error, until: performance.now() + REMEMBER_MS });
     this.#text += key.length;
@@ -33,8 +34,4 @@ export class RefusedConstraints {
   #forget(key: string): void {
     if (this.#errors.delete(key)) this.#text -= key.length;
   }
-}
-
-function keyOf({ kind, text }: Constraint): string {
-  return `${kind}\0${text}`;
 }
