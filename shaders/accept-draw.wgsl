@@ -2,24 +2,27 @@
 // searched then.
 //
 //   step     metadata; logits rows = step[2]
-//   above    [tile rows, 4, chunks] f32 of weigh-above.wgsl
-//   rows, jobs  sampler-state.wgsl
+//   above    [tile rows, 4, chunks] f32 of weigh-above.wgsl, of the first `seen` chunks
+//   chunks, rows, jobs  sampler-state.wgsl
 //   results  [logits rows, 4] u32: id, non-finite, 0, 0
 //
-// A workgroup of 64 a row; a thread adds a strand's chunks in order, thread 0 the strands in order. Prepend step and
-// sampler-state.
+// Of the chunks not seen all weight may be before a draw, or none: where that leaves it open, the row waits on.
+// A workgroup of 64 a row; a thread adds a strand's chunks in order, thread 0 the strands in order. Prepend step,
+// logit-key and sampler-state.
 struct Params {
   chunks: u32,
   firstRow: u32,
   tileRows: u32,
+  seen: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> above: array<f32>;
-@group(0) @binding(3) var<storage, read_write> rows: array<u32>;
-@group(0) @binding(4) var<storage, read_write> jobs: array<u32>;
-@group(0) @binding(5) var<storage, read_write> results: array<u32>;
+@group(0) @binding(3) var<storage, read> chunks: array<u32>;
+@group(0) @binding(4) var<storage, read_write> rows: array<u32>;
+@group(0) @binding(5) var<storage, read_write> jobs: array<u32>;
+@group(0) @binding(6) var<storage, read_write> results: array<u32>;
 
 var<workgroup> waits: u32;
 
@@ -37,13 +40,29 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (workgroupUniformLoad(&waits) == 0u) {
     return;
   }
-  let strandAt = stateAt + ROW_STRANDS;
+  let high = bitcast<f32>(rows[stateAt + ROW_HIGH]);
+  let scale = log2ScaleOf(bitcast<f32>(rows[stateAt + ROW_TEMPERATURE]));
+  let weightless = lowestLogit(high, scale, 200.0);
+  let chunksAt = row * CHUNK_WORDS * params.chunks;
+  // The head's candidates aren't needed any more.
+  let strandAt = stateAt + ROW_LIST;
+  let restAt = strandAt + ROUNDS * STRANDS;
   for (var r = 0u; r < ROUNDS; r++) {
+    let key = rows[stateAt + ROW_DRAWS + 2u * r];
     var mass = 0.0;
-    for (var chunk = lane; chunk < params.chunks; chunk += STRANDS) {
+    var rest = 0.0;
+    var chunk = lane;
+    for (; chunk < params.seen; chunk += STRANDS) {
       mass += above[(row * ROUNDS + r) * params.chunks + chunk];
     }
+    for (; chunk < params.chunks; chunk += STRANDS) {
+      let best = chunks[chunksAt + chunk];
+      let weight = exp2((max(bitcast<f32>(best), weightless) - high) * scale);
+      let sum = bitcast<f32>(chunks[chunksAt + 2u * params.chunks + chunk]);
+      rest += select(0.0, sum * weight, bitsKey(best) >= key);
+    }
     rows[strandAt + r * STRANDS + lane] = bitcast<u32>(mass);
+    rows[restAt + r * STRANDS + lane] = bitcast<u32>(rest);
   }
   storageBarrier();
   workgroupBarrier();
@@ -53,14 +72,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let limit = bitcast<f32>(rows[stateAt + ROW_MASS_LIMIT]);
   for (var r = 0u; r < ROUNDS; r++) {
     var mass = 0.0;
+    var rest = 0.0;
     for (var i = 0u; i < STRANDS; i++) {
       mass += bitcast<f32>(rows[strandAt + r * STRANDS + i]);
+      rest += bitcast<f32>(rows[restAt + r * STRANDS + i]);
     }
     let drawAt = stateAt + ROW_DRAWS + 2u * r;
     if (rows[drawAt] != NONE && mass <= limit) {
+      if (mass + rest > limit) {
+        return;
+      }
       results[record * 4u] = rows[drawAt + 1u];
+      rows[stateAt + ROW_WAITS] = 0u;
       jobs[row * JOB_STATE + JOB_TASK] = 0u;
       return;
     }
   }
+  rows[stateAt + ROW_WAITS] = 0u;
 }

@@ -7,13 +7,16 @@
 //   chunks, rows  sampler-state.wgsl
 //   above   [tile rows, 4, chunks] f32
 //
-// Threads as in chunk-stats.wgsl; a chunk whose best is below all draws isn't read. Prepend step, logit-key,
+// Threads as in chunk-stats.wgsl, of some regions: few come first, and are often enough for accept-draw.wgsl. A chunk whose
+// best is below all draws isn't read. Prepend step, logit-key,
 // sampler-state and logit-words.
 struct Params {
   vocabulary: u32,
   chunks: u32,
   firstRow: u32,
   tileRows: u32,
+  firstRegion: u32,
+  regions: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -29,8 +32,7 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let part = group.y * groups.x + group.x;
-  let regions = params.chunks / STRANDS;
-  let row = part / regions;
+  let row = part / params.regions;
   if (row >= params.tileRows || params.firstRow + row >= step[STEP_LOGITS]) {
     return;
   }
@@ -45,7 +47,7 @@ fn main(
   let scale = log2ScaleOf(bitcast<f32>(rows[stateAt + ROW_TEMPERATURE]));
   let weightless = lowestLogit(high, scale, 200.0);
   let least = min(min(drawn.x, drawn.y), min(drawn.z, drawn.w));
-  let chunk = part % regions * STRANDS + lane;
+  let chunk = (params.firstRegion + part % params.regions) * STRANDS + lane;
   let end = endWordOf(chunk, params.vocabulary);
   let words = wordsOf(row, params.vocabulary);
   let best = bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]);

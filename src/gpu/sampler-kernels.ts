@@ -66,7 +66,7 @@ export async function compileSampler(gpu: Gpu, vocabulary: number, small: boolea
     compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
     compile('row-stats', [keyCode, stateCode, words, threefryCode, drawCode, headCode, tailCode, rowsCode], 3, 4),
     compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
-    compile('accept-draw', [stateCode, acceptCode], 2, 3),
+    compile('accept-draw', [keyCode, stateCode, acceptCode], 3, 3),
     searched(),
     compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
     compile('tell-logprobs', [stateCode, tellCode], 4, 3),

@@ -61,11 +61,18 @@ interface BucketGroups {
   readonly select: readonly [GPUBindGroup, GPUBindGroup];
 }
 
+/** Of some regions: the weight before a row's draws, and what follows from it. */
+interface StayGroups {
+  readonly regions: number;
+  readonly above: GPUBindGroup;
+  readonly accept: GPUBindGroup;
+}
+
 interface TileGroups {
   readonly chunks: GPUBindGroup;
   readonly rows: GPUBindGroup;
-  readonly above: GPUBindGroup;
-  readonly accept: GPUBindGroup;
+  /** Some regions, then the others where there are more. */
+  readonly stays: readonly StayGroups[];
   readonly search: { readonly buckets: BucketGroups } | { readonly whole: GPUBindGroup };
   readonly top: GPUBindGroup;
   readonly tell: GPUBindGroup;
@@ -161,8 +168,10 @@ export class Sampler {
     chunks.dispatch(pass, groups.chunks, rows.length * regions);
     rowStats.dispatch(pass, groups.rows, rows.length);
     if (rows.some((row) => row.sampled && row.topP < 1)) {
-      above.dispatch(pass, groups.above, rows.length * regions);
-      accept.dispatch(pass, groups.accept, rows.length);
+      for (const stay of groups.stays) {
+        above.dispatch(pass, stay.above, rows.length * stay.regions);
+        accept.dispatch(pass, stay.accept, rows.length);
+      }
     }
     const ranked = rows.some((row) => row.top > 0);
     if (ranked || rows.some(isFiltered)) {
@@ -239,17 +248,26 @@ async function bindTile(
     ]);
     return { masses: massesGroup, scan: scanGroup, collect: [collect0, collect1], select: [select0, select1] };
   };
-  const [chunkGroup, rows, above, accept, search, topGroup, tell] = await Promise.all([
+  const bindStay = async ([begin, end]: readonly [number, number]): Promise<StayGroups> => {
+    const [above, accept] = await Promise.all([
+      kernels.above.bind(
+        [vocabulary, chunks, first, tileRows, begin, end - begin],
+        [step, logits, scratch.chunks, scratch.rows, scratch.above],
+      ),
+      kernels.accept.bind(
+        [chunks, first, tileRows, end * STRANDS],
+        [step, scratch.above, scratch.chunks, scratch.rows, jobs, results],
+      ),
+    ]);
+    return { regions: end - begin, above, accept };
+  };
+  const [chunkGroup, rows, stays, search, topGroup, tell] = await Promise.all([
     kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
     kernels.rows.bind(
       [vocabulary, chunks, first, tileRows],
       [step, logits, scratch.chunks, scratch.rows, jobs, picks, results],
     ),
-    kernels.above.bind(
-      [vocabulary, chunks, first, tileRows],
-      [step, logits, scratch.chunks, scratch.rows, scratch.above],
-    ),
-    kernels.accept.bind([chunks, first, tileRows], [step, scratch.above, scratch.rows, jobs, results]),
+    Promise.all(stagesOf(shape).map(bindStay)),
     bindSearch(),
     kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.rows, picks, scratch.chunks, top]),
     kernels.tell.bind(
@@ -257,7 +275,7 @@ async function bindTile(
       [step, logits, scratch.rows, slotIds, results, lastIds, idLogprobs],
     ),
   ]);
-  return { chunks: chunkGroup, rows, above, accept, search, top: topGroup, tell };
+  return { chunks: chunkGroup, rows, stays, search, top: topGroup, tell };
 }
 
 function chunksOf({ vocabulary }: SamplerShape): number {
@@ -266,6 +284,18 @@ function chunksOf({ vocabulary }: SamplerShape): number {
 
 function isFiltered({ sampled, topK, topP, minP }: TileRow): boolean {
   return sampled && (topK > 0 || topP < 1 || minP > 0);
+}
+
+/** From which to which region draws are weighed: a third, then the rest for those of which that doesn't tell. */
+function stagesOf({ vocabulary }: SamplerShape): readonly (readonly [number, number])[] {
+  const regions = Math.ceil(vocabulary / REGION_IDS);
+  const some = Math.floor(regions / 3);
+  return some === 0
+    ? [[0, regions]]
+    : [
+        [0, some],
+        [some, regions],
+      ];
 }
 
 function spansOf({ vocabulary }: SamplerShape): number {
