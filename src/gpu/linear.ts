@@ -86,8 +86,7 @@ export class Linear {
     matrix: WeightMatrix,
     shape: LinearShape,
     buffers: LinearBuffers,
-    choose: (part: MatrixPart, form: LinearForm) => LinearChoice = (part, form) =>
-      defaultChoice(part, form, gpu.device.features.has('subgroups')),
+    choose: Choose = chooseFor(gpu),
   ): Promise<Linear> {
     const { kind } = shape.finish ?? { kind: 'store' };
     if (matrix.paired !== (kind === 'gate' || kind === 'rotate')) {
@@ -96,6 +95,11 @@ export class Linear {
     return new Linear(
       await Promise.all(matrix.parts.map((part) => bindPart(gpu, matrix, part, shape, buffers, choose))),
     );
+  }
+
+  /** Compiles what products with `matrix` in this form will ask for, so that it needn't wait for the weights. */
+  static async compile(gpu: Gpu, matrix: WeightMatrix, form: LinearForm): Promise<void> {
+    await Promise.all(matrix.parts.map((part) => compileVariants(gpu, part, form, chooseFor(gpu)(part, form))));
   }
 
   /** `kernel` is for tests: by default the number of columns decides. */
@@ -137,26 +141,37 @@ export function defaultChoice(
   };
 }
 
+type Choose = (part: MatrixPart, form: LinearForm) => LinearChoice;
+
+function chooseFor(gpu: Gpu): Choose {
+  return (part, form) => defaultChoice(part, form, gpu.device.features.has('subgroups'));
+}
+
+/** The matmul, then the matrix-vector variants. */
+function compileVariants(gpu: Gpu, part: MatrixPart, form: LinearForm, choice: LinearChoice): Promise<LinearKernel[]> {
+  return Promise.all(
+    [choice.matmul, ...choice.matvec].map((variant) => LinearKernel.compile(gpu, part.format, variant, form)),
+  );
+}
+
 async function bindPart(
   gpu: Gpu,
   matrix: WeightMatrix,
   part: MatrixPart,
   shape: LinearShape,
   buffers: LinearBuffers,
-  choose: (part: MatrixPart, form: LinearForm) => LinearChoice,
+  choose: Choose,
 ): Promise<LinearPart> {
   const { finish = { kind: 'store' }, norm, splits = 1 } = shape;
   const form: LinearForm = { finish: finish.kind, normed: norm !== undefined };
   const choice = choose(part, form);
   const words = wordsOfRow(part.format, matrix.columns);
-  const [matmul, ...matvec] = await Promise.all(
-    [choice.matmul, ...choice.matvec].map((variant) => {
-      if (variant.splitThreads !== 1 && variant.splitThreads !== splits) {
-        throw new RangeError(`${variant.splitThreads} threads along K for ${splits} splits`);
-      }
-      return LinearKernel.compile(gpu, part.format, variant, form);
-    }),
-  );
+  for (const { splitThreads } of [choice.matmul, ...choice.matvec]) {
+    if (splitThreads !== 1 && splitThreads !== splits) {
+      throw new RangeError(`${splitThreads} threads along K for ${splits} splits`);
+    }
+  }
+  const [matmul, ...matvec] = await compileVariants(gpu, part, form, choice);
   const [weights, ...scales] = part.planes;
   const [fields, more] = finishParts(finish);
   const group = await matmul!.kernel.bind(

@@ -3,6 +3,7 @@ import type { Gpu } from '../gpu/gpu.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { type AnySource, WeightMatrix } from '../gpu/weight-matrix.ts';
+import { compileHead, compileLayer } from './compile-products.ts';
 import type { LlamaConfig } from './llama-config.ts';
 import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
 
@@ -30,7 +31,7 @@ export interface LlamaWeights {
   readonly bytes: number;
 }
 
-/** Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says. Throws CheckpointError or AllocationError. */
+/** Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says, and compiles their products. Throws CheckpointError or AllocationError. */
 export async function loadLlamaWeights(
   gpu: Gpu,
   checkpoint: Checkpoint,
@@ -64,21 +65,32 @@ export async function loadLlamaWeights(
     gpu.device.queue.writeBuffer(buffer, 0, await tensors.vector(name, hiddenSize));
     return buffer;
   };
+  // Kernels compile while the weights are read: both take seconds, on cores of their own.
+  const compiling: Promise<void>[] = [];
+  const compile = (kernels: Promise<void>) => {
+    // Its rejection is thrown below; where reading fails first, that is what is told.
+    kernels.catch(() => {});
+    compiling.push(kernels);
+  };
   const embedding = embeddingSource && (await WeightMatrix.load(gpu, hiddenSize, [embeddingSource]));
+  if (embedding && isLast && config.tiedHead) compile(compileHead(gpu, embedding));
   const layers: LlamaLayerWeights[] = [];
   for (const [i, source] of sources.entries()) {
     const names = layerNames(from + i);
-    layers.push({
+    const layer = {
       attentionNorm: await norm(names.attentionNorm),
       qkv: await pairedIfPossible(gpu, hiddenSize, source.qkv, config.headSize / 2),
       attentionOutput: await WeightMatrix.load(gpu, config.heads * config.headSize, source.attentionOutput),
       feedForwardNorm: await norm(names.feedForwardNorm),
       gateUp: await pairedIfPossible(gpu, hiddenSize, source.gateUp, config.intermediateSize),
       down: await WeightMatrix.load(gpu, config.intermediateSize, source.down),
-    });
+    };
+    layers.push(layer);
+    compile(compileLayer(gpu, layer));
   }
   const finalNorm = isLast ? await norm(FINAL_NORM_NAME) : undefined;
   const head = headSource ? await WeightMatrix.load(gpu, hiddenSize, [headSource]) : isLast ? embedding : undefined;
+  await Promise.all(compiling);
   return {
     from,
     to,
