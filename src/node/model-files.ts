@@ -32,10 +32,8 @@ export async function fetchManifest(relayUrl: string, signal: AbortSignal): Prom
   const url = `${relayUrl}/model/manifest.json`;
   let bytes: Uint8Array;
   try {
-    const response = await fetch(url, {
-      cache: 'no-store',
-      signal: AbortSignal.any([signal, AbortSignal.timeout(STALL_MS)]),
-    });
+    // The relay has browsers ask each time whether it still is the same.
+    const response = await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(STALL_MS)]) });
     if (!response.ok) throw new Error(`status ${response.status}`);
     bytes = new Uint8Array(await response.arrayBuffer());
   } catch (error) {
