@@ -1,5 +1,5 @@
 // A row's draw, where its head decides it: the head's tokens are the row's best in order (logit descending, id ascending),
-// top k of them where that is 64 or less, else 32. None where over 256 tokens are no worse than the head's bound.
+// top k of them where that is 64 or less, else 20. None where over 256 tokens are no worse than the head's bound.
 //
 // The head decides where the cut is in it, or nothing is filtered and the uniform's share of the whole is in it. Part of
 // row-stats.wgsl, which declares `step`, `logits`, `chunks`, `rows` and `results`.
@@ -113,7 +113,7 @@ fn ofHead(draw: Draw, wanted: u32) -> vec4<u32> {
     rows[stateAt + ROW_HEAD + 2u * HEAD_MOST + kept] = bitcast<u32>(mass);
   }
   if (count > 0u && (kept < count || count == draw.topK || size < wanted)) {
-    results[draw.record * 4u] = headAt(uniformOf(draw.at, 0u) * mass, kept);
+    results[draw.record * 4u] = headAt(uniformOf(draw.at, 0u) * mass, kept).y;
     return vec4<u32>(1u);
   }
   if (draw.topK < params.vocabulary) {
@@ -122,13 +122,13 @@ fn ofHead(draw: Draw, wanted: u32) -> vec4<u32> {
   return vec4<u32>(0u, count, bitcast<u32>(mass), 0u);
 }
 
-// The head's token at a running weight; where rounding puts it past all, the last.
-fn headAt(share: f32, count: u32) -> u32 {
+// Key and id of the head's token at a running weight; where rounding puts it past all, of the last.
+fn headAt(share: f32, count: u32) -> vec2<u32> {
   var i = 0u;
   while (i + 1u < count && bitcast<f32>(rows[stateAt + ROW_HEAD + 2u * HEAD_MOST + i]) <= share) {
     i++;
   }
-  return rows[stateAt + ROW_HEAD + HEAD_MOST + i];
+  return vec2<u32>(rows[stateAt + ROW_HEAD + i], rows[stateAt + ROW_HEAD + HEAD_MOST + i]);
 }
 
 fn weightOf(logit: f32) -> f32 {

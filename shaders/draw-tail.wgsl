@@ -27,14 +27,14 @@ fn ofStrands(lane: u32, draw: Draw, count: u32, headMass: f32) -> bool {
     }
     let share = uniformOf(draw.at, r) * (headMass + tail);
     let drawAt = stateAt + ROW_DRAWS + 2u * r;
+    var found: vec2<u32>;
     if (share < headMass || tail == 0.0) {
-      rows[drawAt] = headKey;
-      rows[drawAt + 1u] = headAt(share, count);
+      found = headAt(share, count);
     } else {
-      let found = tailAtShare(share - headMass, headLogit, headId);
-      rows[drawAt] = found.x;
-      rows[drawAt + 1u] = found.y;
+      found = tailAtShare(share - headMass, headLogit, headId);
     }
+    rows[drawAt] = found.x;
+    rows[drawAt + 1u] = found.y;
   }
   storageBarrier();
   workgroupBarrier();

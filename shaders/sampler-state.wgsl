@@ -34,7 +34,7 @@ const ROW_HEAD = 272u;
 const ROW_LIST = 464u;
 const ROW_STATE = 976u;
 const ROUNDS = 4u;
-const HEAD = 32u;
+const HEAD = 20u;
 const HEAD_MOST = 64u;
 const HEAD_LIST = 256u;
 

@@ -5,7 +5,7 @@ export const STRANDS = 64;
 export const REGION_IDS = 16_384;
 export const CHUNK_STATE = 4;
 /** Tokens of a row's head where top k doesn't say, at most where it does, and of those that may be in it. */
-export const HEAD = 32;
+export const HEAD = 20;
 export const HEAD_MOST = 64;
 export const HEAD_LIST = 256;
 /** Draws over the whole row, of which one has to stay; the search has the uniform that follows theirs. */

@@ -103,7 +103,8 @@ interface SamplerState {
 
 /**
  * From logits to ids: best id, or a draw, with logprobs where asked. Logits come in tiles of `tileRows` rows, one
- * scratch for all; the last tile's may be drawn in a later submit than the one that made them.
+ * scratch for all. Which rows: those that the step's header says now (its count of logits rows, and where their records
+ * begin); a submit for some of a step's rows rewrites those two words, and row 0 is then the first of these.
  * Which kernels there are, what they cost and why: docs/kernels.md, "Sampling".
  */
 export class Sampler {
