@@ -3,6 +3,7 @@ import { flushCache } from './flush-cache.ts';
 import { JobTable } from './job-table.ts';
 import type { NodeLink } from './node-link.ts';
 import { PendingFlushes } from './pending-flushes.ts';
+import { normalised } from './testing/normalised.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -45,7 +46,7 @@ test.each([
 
 test('the wait for an idle relay is bounded too', async () => {
   const table = new JobTable();
-  table.add({ requestId: '', n: 1, sampling: {} } as Parameters<JobTable['add']>[0]);
+  table.add(normalised());
   expect((await timed(1e6, table)).ms).toBe(120_000);
 });
 
