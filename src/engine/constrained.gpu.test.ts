@@ -33,7 +33,7 @@ test.runIf(deviceProfile() === 'full')(
       maxSequences: RUNNING,
     });
     const served = new Served(runner, tokens, { ...ENGINE_DEFAULTS, maxRunning: RUNNING }, { grammars });
-    const cases = CONSTRAINED_CASES.filter((_, i) => LONG || i % 6 === 0);
+    const cases = CONSTRAINED_CASES.filter((_, i) => LONG || i % 12 === 0);
     const samples = LONG ? 2 : 1;
     const asked = cases.flatMap((each) =>
       [0, 0.3, 0.7, 1, 1.5].flatMap((temperature) =>
