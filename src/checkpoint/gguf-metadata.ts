@@ -18,7 +18,7 @@ export type GgufValue = string | number | bigint | boolean | readonly string[] |
 
 /** Numeric types by GGUF's number (enum gguf_metadata_value_type). */
 const NUMERIC: Readonly<Record<number, { readonly bytes: number; read(bytes: Uint8Array): GgufNumbers }>> = {
-  0: { bytes: 1, read: (bytes) => bytes.slice() },
+  0: { bytes: 1, read: (bytes) => new Uint8Array(bytes) },
   1: { bytes: 1, read: (bytes) => new Int8Array(aligned(bytes)) },
   2: { bytes: 2, read: (bytes) => new Uint16Array(aligned(bytes)) },
   3: { bytes: 2, read: (bytes) => new Int16Array(aligned(bytes)) },
@@ -33,9 +33,12 @@ const BOOLEAN = 7;
 const STRING = 8;
 const ARRAY = 9;
 
-/** A copy where typed arrays may start. All machines that run this are little-endian, as WebGPU's are. */
+/**
+ * A copy where typed arrays may start; slice() would not copy one of Node's Buffers. All machines that run this are
+ * little-endian, as WebGPU's are.
+ */
 function aligned(bytes: Uint8Array): ArrayBuffer {
-  return bytes.slice().buffer as ArrayBuffer;
+  return new Uint8Array(bytes).buffer;
 }
 
 /** Reads the value that `cursor` stands at. Rejects with CheckpointError. */

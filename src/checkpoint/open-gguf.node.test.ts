@@ -91,3 +91,13 @@ describe.each(Object.entries(golden.files))('%s', (name, facts) => {
     for (const { text: prompt, ids } of facts.cases) expect(tokenizer.encode(prompt)).toEqual(ids);
   });
 });
+
+it('reads a file whose bytes are a part of one of Node’s pooled buffers', async () => {
+  const name = 'stories260K-q8_0';
+  const file = bytes(`src/testing/golden/gguf/${name}.gguf`);
+  const pool = Buffer.alloc(file.length + 3);
+  pool.set(file, 3);
+  const model = await openGguf(bytesSource(`${name}.gguf`, pool.subarray(3)));
+  expect(model.configJson).toEqual((await open(name)).configJson);
+  expect(model.tokenizerJson()).toEqual((await open(name)).tokenizerJson());
+});
