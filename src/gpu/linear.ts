@@ -134,7 +134,7 @@ export function defaultChoice(
   const wide = isQuantFormat(format) || finish === 'emit';
   const single = variant(8, 1);
   const pair = variant(wide ? 8 : 4, 2);
-  const many = isQuantFormat(format) ? variant(8, 4) : wide ? pair : variant(4, 4);
+  const many = variant(8, 4);
   return {
     matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 3 ? pair : many)),
     matmul: many,
