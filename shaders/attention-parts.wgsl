@@ -32,5 +32,7 @@ fn main(
   attendSplit(row, head, max(keys.x, split * SPLIT_KEYS), min(keys.y, (split + 1u) * SPLIT_KEYS));
   let partAt = index * (HEAD_WORDS + 1u);
   parts[partAt] = vec4<f32>(splitMax, splitSum, 0.0, 0.0);
-  parts[partAt + 1u + $u] = splitValue$;
+  #for w HEAD_WORDS
+  parts[partAt + 1u + $wu] = splitValue$w;
+  #end
 }

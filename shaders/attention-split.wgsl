@@ -4,8 +4,8 @@
 // has the same order everywhere: prefill, chunked prefill and decode give the same bits.
 // The kernel declares `params` (below), `step`, `query`, `kv`; prepend step.wgsl, kv-*.wgsl and `const HEAD_WORDS`.
 //
-// A line with a $ stands for HEAD_WORDS lines, $ being 0, 1, 2 … (src/gpu/unroll.ts): a head's words are variables of
-// their own and stay in registers, where an indexed array would lie in memory, at three times the time.
+// Lines of a #for stand HEAD_WORDS times (src/gpu/template.ts): a head's words are variables of their own and stay in
+// registers, where an indexed array would lie in memory, at three times the time.
 const SPLIT_KEYS = 64u;
 const MASKED = -3.0e38;
 
@@ -22,7 +22,9 @@ struct Params {
 var<private> scores: array<f32, SPLIT_KEYS>;
 var<private> splitMax: f32;
 var<private> splitSum: f32;
-var<private> splitValue$: vec4<f32>;
+#for w HEAD_WORDS
+var<private> splitValue$w: vec4<f32>;
+#end
 
 // Keys [x, y) that a row sees.
 fn visibleKeys(row: u32) -> vec2<u32> {
@@ -44,13 +46,15 @@ fn keyAt(tableAt: u32, kvHead: u32, key: u32) -> u32 {
   return ((block * 2u * params.kvHeads + kvHead) * BLOCK_TOKENS + key % BLOCK_TOKENS) * HEAD_WORDS;
 }
 
-// Attends one head of a row to the keys [first, end), all of one split; leaves splitMax, splitSum, splitValue$.
+// Attends one head of a row to the keys [first, end), all of one split; leaves splitMax, splitSum, splitValue0 …
 fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
   let queryAt = (row * params.heads + head) * HEAD_WORDS;
   let kvHead = head / (params.heads / params.kvHeads);
   let tableAt = step[stepSequenceAt(row) + 4u];
   let valueOffset = params.kvHeads * BLOCK_TOKENS * HEAD_WORDS;
-  let query$ = query[queryAt + $u];
+  #for w HEAD_WORDS
+  let query$w = query[queryAt + $wu];
+  #end
   var high = MASKED;
   var key = first;
   while (key < end) {
@@ -58,7 +62,9 @@ fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
     let blockEnd = min(end, (key / BLOCK_TOKENS + 1u) * BLOCK_TOKENS);
     for (; key < blockEnd; key++) {
       var product = vec4<f32>();
-      product = fma(query$, kvUnpack(kv[at + $u]), product);
+      #for w HEAD_WORDS
+      product = fma(query$w, kvUnpack(kv[at + $wu]), product);
+      #end
       at += HEAD_WORDS;
       let score = ((product.x + product.y) + (product.z + product.w)) * params.scale;
       scores[key - first] = score;
@@ -66,7 +72,9 @@ fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
     }
   }
   var sum = 0.0;
-  var value$ = vec4<f32>();
+  #for w HEAD_WORDS
+  var value$w = vec4<f32>();
+  #end
   key = first;
   while (key < end) {
     var at = keyAt(tableAt, kvHead, key) + valueOffset;
@@ -74,11 +82,15 @@ fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
     for (; key < blockEnd; key++) {
       let weight = exp(scores[key - first] - high);
       sum += weight;
-      value$ = fma(vec4<f32>(weight), kvUnpack(kv[at + $u]), value$);
+      #for w HEAD_WORDS
+      value$w = fma(vec4<f32>(weight), kvUnpack(kv[at + $wu]), value$w);
+      #end
       at += HEAD_WORDS;
     }
   }
   splitMax = high;
   splitSum = sum;
-  splitValue$ = value$;
+  #for w HEAD_WORDS
+  splitValue$w = value$w;
+  #end
 }

@@ -30,14 +30,20 @@ fn main(
   let keys = visibleKeys(row);
   var rowMax = MASKED;
   var rowSum = 0.0;
-  var value$ = vec4<f32>();
+  #for w HEAD_WORDS
+  var value$w = vec4<f32>();
+  #end
   for (var split = keys.x / SPLIT_KEYS; split * SPLIT_KEYS < keys.y; split++) {
     attendSplit(row, head, max(keys.x, split * SPLIT_KEYS), min(keys.y, (split + 1u) * SPLIT_KEYS));
     let factors = mergeFactors(rowMax, splitMax);
     rowMax = max(rowMax, splitMax);
     rowSum = fma(rowSum, factors.x, splitSum * factors.y);
-    value$ = fma(value$, vec4<f32>(factors.x), splitValue$ * factors.y);
+    #for w HEAD_WORDS
+    value$w = fma(value$w, vec4<f32>(factors.x), splitValue$w * factors.y);
+    #end
   }
   let at = (row * params.heads + head) * HEAD_WORDS;
-  output[at + $u] = value$ / rowSum;
+  #for w HEAD_WORDS
+  output[at + $wu] = value$w / rowSum;
+  #end
 }

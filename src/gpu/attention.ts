@@ -7,7 +7,7 @@ import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import { KV_FORMATS, type KvFormat } from './kv-format.ts';
-import { unroll } from './unroll.ts';
+import { expandTemplate } from './template.ts';
 
 /** A decode row has few parts: half the usual workgroup gives twice the cores something to do. */
 const PARTS_THREADS = 32;
@@ -78,13 +78,13 @@ export class Attention {
     const [whole, parts, merge] = await Promise.all([
       Kernel.compile(gpu, {
         name: `attention-whole ${shape.kvFormat}`,
-        code: [stepCode, kvCode, unroll(splitCode, words), ruleCode, unroll(wholeCode, words)],
+        code: [stepCode, kvCode, expandTemplate(splitCode, constants), ruleCode, expandTemplate(wholeCode, constants)],
         constants,
         bindings: ['uniform', 'read', 'read', 'read', 'write'],
       }),
       Kernel.compile(gpu, {
         name: `attention-parts ${shape.kvFormat}`,
-        code: [stepCode, kvCode, unroll(splitCode, words), unroll(partsCode, words)],
+        code: [stepCode, kvCode, expandTemplate(splitCode, constants), expandTemplate(partsCode, constants)],
         constants,
         threads: PARTS_THREADS,
         bindings: ['uniform', 'read', 'read', 'read', 'write'],
