@@ -100,9 +100,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   let at = step[STEP_LOGITS_AT] + record * 16u;
   if (cut == NONE) {
-    // Everything from the floor on stays; where nothing is filtered, what is below it too.
-    let all = bitcast<f32>(jobs[jobAt + JOB_ABOVE + BUCKETS]);
-    let kept = select(all, bitcast<f32>(jobs[jobAt + JOB_KEPT_MASS]), task == TASK_DRAW);
+    // Everything from the floor on stays.
+    let kept = bitcast<f32>(jobs[jobAt + JOB_ABOVE + BUCKETS]);
     jobs[jobAt + JOB_TASK] = select(0u, TASK_DRAW, job < params.tileRows);
     jobs[jobAt + JOB_KEPT_MASS] = bitcast<u32>(kept);
     picks[job * PICK_STATE + PICK_KEPT_MASS] = bitcast<u32>(kept);

@@ -77,10 +77,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   var cutKey = 0u;
   var cutId = NONE;
   var lastBucket = BUCKETS - 1u;
-  if (task == TASK_DRAW) {
-    // Nothing is cut: what stays is all there is.
-    kept = bitcast<f32>(jobs[jobAt + JOB_KEPT_MASS]);
-  }
   while (task != 0u) {
     var limit = NONE;
     var mass = share * kept;
