@@ -1,5 +1,5 @@
 import { Gpu } from '../../src/gpu/gpu.ts';
-import { defaultChoice, Linear } from '../../src/gpu/linear.ts';
+import { Linear } from '../../src/gpu/linear.ts';
 import { packStep } from '../../src/gpu/pack-step.ts';
 import { quantShape } from '../../src/gpu/quant-format.ts';
 import { STEP_HEADER } from '../../src/gpu/step-layout.ts';
@@ -84,15 +84,14 @@ async function formatKernels(gpu: Gpu, format: MatrixFormat): Promise<Timed[]> {
     { outputStride: SPIKE_ROWS, countWord: STEP_HEADER.rows },
     { step, input, output: await gpu.storage('bench output', most * SPIKE_ROWS * 4) },
   );
-  const choice = defaultChoice(
-    { tiles: SPIKE_ROWS / TILE_ROWS, format },
+  const choice = gpu.choices.linear(
+    { tiles: SPIKE_ROWS / TILE_ROWS, columns: SPIKE_COLUMNS, format },
     { finish: 'store', normed: false },
-    gpu.device.features.has('subgroups'),
   );
   return COLUMNS.map((columns): Timed => {
-    const { rows, columns: tile, quads } = choice.matvec[columns - 1] ?? choice.matmul;
+    const { rows, columns: tile, path } = choice.matvec[columns - 1] ?? choice.matmul;
     return {
-      name: `${format} ${rows}×${tile}${quads ? ' quads' : ''}`,
+      name: `${format} ${rows}×${tile}${path === 'plain' ? '' : ` ${path}`}`,
       format,
       columns,
       bytes: (SPIKE_ROWS / TILE_ROWS) * tileBytes(format, SPIKE_COLUMNS),

@@ -1,5 +1,13 @@
 import { AllocationError, BufferOwner } from './buffer-owner.ts';
+import { defaultChoices, type KernelChoices } from './kernel-choices.ts';
 import { PipelineCache } from './pipeline-cache.ts';
+
+export interface GpuOptions {
+  /** Bytes a storage binding may have, below the device's own limit; lets tests cut weights into parts. */
+  readonly bindingLimit?: number | undefined;
+  /** Default: what is taken where no tuner has measured. */
+  readonly choices?: KernelChoices | undefined;
+}
 
 /** What kernels of one user (a runner, a test) share: the device, its pipelines, and the owner of their buffers. */
 export class Gpu {
@@ -8,11 +16,12 @@ export class Gpu {
   readonly pipelines: PipelineCache;
   /** Bytes a storage binding may have. */
   readonly bindingLimit: number;
+  readonly choices: KernelChoices;
   readonly #uniforms = new Map<string, Promise<GPUBuffer>>();
 
-  /** `bindingLimit` below the device's own lets tests cut weights into parts. */
-  constructor(device: GPUDevice, bindingLimit = Number.POSITIVE_INFINITY) {
+  constructor(device: GPUDevice, { bindingLimit = Number.POSITIVE_INFINITY, choices }: GpuOptions = {}) {
     this.device = device;
+    this.choices = choices ?? defaultChoices(device.features);
     this.buffers = new BufferOwner(device);
     this.pipelines = PipelineCache.of(device);
     const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { Gpu } from './gpu.ts';
-import { defaultChoice } from './linear.ts';
+import { defaultChoice } from './linear-choice.ts';
 import { type LinearForm, LinearKernel, type LinearVariant } from './linear-variant.ts';
 import { QUANT_FORMATS } from './quant-format.ts';
 import { isQuantFormat, type MatrixFormat } from './weight-format.ts';
@@ -18,12 +18,12 @@ const FORMS: readonly LinearForm[] = [
 /** What is chosen with subgroups and without, and splits of K with threads of their own. */
 function variants(format: MatrixFormat, form: LinearForm): readonly LinearVariant[] {
   const chosen = [true, false].flatMap((subgroups) => {
-    const { matvec, matmul } = defaultChoice({ tiles: 8, format }, form, subgroups);
+    const { matvec, matmul } = defaultChoice({ tiles: 8, columns: 64, format }, form, subgroups);
     return [...matvec, matmul];
   });
   const rows = form.finish === 'emit' ? 8 : 2;
-  const split = { rows, columns: 1, threads: 32, splitThreads: 8 };
-  return [...chosen, split, ...(isQuantFormat(format) ? [{ ...split, quads: true }] : [])];
+  const split: LinearVariant = { rows, columns: 1, threads: 32, splitThreads: 8, path: 'plain' };
+  return [...chosen, split, ...(isQuantFormat(format) ? [{ ...split, path: 'quads' as const }] : [])];
 }
 
 // An optional dependency.

@@ -14,6 +14,12 @@ import { quantShape } from './quant-format.ts';
 import { expandTemplate } from './template.ts';
 import { isQuantFormat, type MatrixFormat, matrixLayout, TILE_ROWS } from './weight-format.ts';
 
+/**
+ * What the products are made with. plain: WGSL without features. quads: those of a subgroup share what they load of the
+ * input; of quantised formats, on devices with subgroups.
+ */
+export type LinearPath = 'plain' | 'quads';
+
 /** How a linear kernel spreads over threads. Variants of equal splits give the same bits. */
 export interface LinearVariant {
   /** Rows of a thread; a power of two, at most 64. */
@@ -24,8 +30,7 @@ export interface LinearVariant {
   readonly threads: number;
   /** Threads of a workgroup along K, one a split; 1: a thread walks all splits. */
   readonly splitThreads: number;
-  /** Whether quads of a subgroup share what they load of the input; of quantised formats, on devices with subgroups. */
-  readonly quads?: boolean;
+  readonly path: LinearPath;
 }
 
 /** What becomes of the sums. */
@@ -85,7 +90,8 @@ export class LinearKernel {
       .replace('#unit\n', shape ? quantUnit : denseUnit)
       .replace('#declare\n', `${finish.declare}\n`)
       .replace('#finish\n', finish.code);
-    const { rows, columns, threads, splitThreads, quads = false } = variant;
+    const { rows, columns, threads, splitThreads, path } = variant;
+    const quads = path === 'quads';
     const flag = (holds: boolean) => (holds ? 1 : 0);
     const expanded = expandTemplate(template, {
       ROWS: rows,
@@ -108,7 +114,7 @@ export class LinearKernel {
     const SCALES_BINDING = bindings.length;
     if (shape) bindings.push('read');
     const kernel = await Kernel.compile(gpu, {
-      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}${quads ? ' quads' : ''}`,
+      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}${path === 'plain' ? '' : ` ${path}`}`,
       enables: quads ? ['subgroups'] : [],
       code: [...layout.code, expanded],
       constants: {
@@ -129,8 +135,8 @@ export class LinearKernel {
   }
 }
 
-function checkVariant({ rows, threads, quads }: LinearVariant, { finish }: LinearForm, format: MatrixFormat): void {
-  if (quads && (!isQuantFormat(format) || threads % 4 !== 0)) {
+function checkVariant({ rows, threads, path }: LinearVariant, { finish }: LinearForm, format: MatrixFormat): void {
+  if (path === 'quads' && (!isQuantFormat(format) || threads % 4 !== 0)) {
     throw new RangeError(`quads of ${threads} threads on ${format}; they take quantised formats and whole quads`);
   }
   // A thread of 8 rows has one of the sums of squares, and one of 2 whole pairs.

@@ -1,14 +1,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { linearReference } from './linear.reference.ts';
-import { defaultChoice, Linear, type LinearChoice, MATVEC_COLUMNS } from './linear.ts';
-import type { LinearForm, LinearVariant } from './linear-variant.ts';
+import { Linear } from './linear.ts';
+import { type ChooseLinear, defaultChoice, MATVEC_COLUMNS } from './linear-choice.ts';
+import type { LinearVariant } from './linear-variant.ts';
 import { QUANT_FORMATS, quantValues } from './quant-format.ts';
 import { STEP_HEADER } from './step-layout.ts';
 import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
 import { quantSource, randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
 import { isQuantFormat, type MatrixFormat, tileBytes } from './weight-format.ts';
-import type { MatrixPart, QuantSource, WeightMatrix } from './weight-matrix.ts';
+import type { QuantSource, WeightMatrix } from './weight-matrix.ts';
 
 let bench: KernelBench;
 beforeAll(async () => {
@@ -23,17 +24,16 @@ interface Case {
   readonly residual?: Float32Array<ArrayBuffer>;
   readonly kernel?: 'matvec' | 'matmul';
   readonly firstColumn?: number;
-  readonly splits?: number;
-  readonly choice?: (part: MatrixPart, form: LinearForm) => LinearChoice;
+  readonly choice?: ChooseLinear;
 }
 
 /** What every product is made of, of one tile of rows by columns. */
-function uniformChoice(variant: LinearVariant): () => LinearChoice {
-  return () => ({ matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant });
+function uniformChoice(variant: LinearVariant, splits = 1): ChooseLinear {
+  return () => ({ splits, matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant });
 }
 
 /** Runs a product and gives [columns, matrix.rows]. */
-async function product({ matrix, x, columns, residual, kernel, firstColumn = 0, splits = 1, choice }: Case) {
+async function product({ matrix, x, columns, residual, kernel, firstColumn = 0, choice }: Case) {
   const output = await bench.buffer(residual?.slice() ?? new Float32Array(columns * matrix.rows).fill(9));
   const linear = await Linear.create(
     bench.gpu,
@@ -42,7 +42,6 @@ async function product({ matrix, x, columns, residual, kernel, firstColumn = 0, 
       outputStride: matrix.rows,
       countWord: STEP_HEADER.rows,
       firstColumn,
-      splits,
       finish: { kind: residual ? 'add' : 'store' },
     },
     { step: await bench.rowsStep(firstColumn + columns), input: await bench.rows(x, matrix.columns), output },
@@ -153,15 +152,15 @@ test.each(ALL_FORMATS)('%s: with splits of K, every variant has the same bits', 
   // 13 units, 104 words of four: the last split is shorter, or empty.
   for (const splits of format === 'f32' || format === 'q4-32-f16' ? [2, 3, 8] : [3]) {
     const variant = (own: number, tile: number, splitThreads: number) =>
-      uniformChoice({ rows: own, columns: tile, threads: 32, splitThreads });
-    const all = await product({ matrix, x, columns, splits, choice: variant(4, 2, 1), kernel: 'matmul' });
+      uniformChoice({ rows: own, columns: tile, threads: 32, splitThreads, path: 'plain' }, splits);
+    const all = await product({ matrix, x, columns, choice: variant(4, 2, 1), kernel: 'matmul' });
     expectedOf(values, rows, x, inner).forEach((expected, c) => {
       expect(largestError(all.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
     });
-    const quads = uniformChoice({ rows: 8, columns: 2, threads: 8, splitThreads: splits, quads: true });
+    const quads = uniformChoice({ rows: 8, columns: 2, threads: 8, splitThreads: splits, path: 'quads' }, splits);
     const withQuads = isQuantFormat(format) && bench.gpu.device.features.has('subgroups') ? [quads] : [];
     for (const choice of [variant(8, 1, 1), variant(1, 1, splits), variant(2, 3, splits), ...withQuads]) {
-      const actual = await product({ matrix, x, columns, splits, choice, kernel: 'matvec' });
+      const actual = await product({ matrix, x, columns, choice, kernel: 'matvec' });
       expect(bits(actual)).toEqual(bits(all));
     }
   }
@@ -173,7 +172,7 @@ test('without subgroups the numbers are the same', async () => {
   for (const format of TESTED_QUANTS) {
     const matrix = await bench.matrix(inner, randomMatrix(random, rows, inner, format).source);
     const x = random.normals(most * inner);
-    const plain = (part: MatrixPart, form: LinearForm) => defaultChoice(part, form, false);
+    const plain: ChooseLinear = (part, form) => defaultChoice(part, form, false);
     const expected = await product({ matrix, x, columns: most, choice: plain });
     expect(bits(await product({ matrix, x, columns: most }))).toEqual(bits(expected));
   }

@@ -1,13 +1,11 @@
 import type { Gpu } from './gpu.ts';
 import type { UniformField } from './kernel.ts';
-import { type LinearForm, LinearKernel, type LinearVariant } from './linear-variant.ts';
+import { type ChooseLinear, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
+import { type LinearForm, LinearKernel } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
-import { isQuantFormat, type MatrixFormat, TILE_ROWS, wordsOfRow } from './weight-format.ts';
+import { wordsOfRow } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
-
-/** Products of up to so many columns may have a variant each; more share one. */
-export const MATVEC_COLUMNS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 
 export interface LinearBuffers {
   readonly step: GPUBuffer;
@@ -47,20 +45,10 @@ export interface LinearShape {
   readonly countWord: number;
   /** The first column of `input` to take; it is column 0 of `output`. */
   readonly firstColumn?: number;
-  /** Parts of K that are summed by themselves; default: 1. Sums differ in their last digits between numbers of splits. */
-  readonly splits?: number;
   /** Default: store. */
   readonly finish?: LinearFinish;
   /** The input is yet to be divided by its root mean square, whose squares are here; see shaders/norm-input.wgsl. */
   readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer };
-}
-
-/** Which variants a product is made of. */
-export interface LinearChoice {
-  /** For 1, 2 … 8 columns. */
-  readonly matvec: readonly LinearVariant[];
-  /** For more. */
-  readonly matmul: LinearVariant;
 }
 
 interface LinearPart {
@@ -86,7 +74,7 @@ export class Linear {
     matrix: WeightMatrix,
     shape: LinearShape,
     buffers: LinearBuffers,
-    choose: Choose = chooseFor(gpu),
+    choose: ChooseLinear = gpu.choices.linear,
   ): Promise<Linear> {
     const { kind } = shape.finish ?? { kind: 'store' };
     if (matrix.paired !== (kind === 'gate' || kind === 'rotate')) {
@@ -99,7 +87,9 @@ export class Linear {
 
   /** Compiles what products with `matrix` in this form will ask for, so that it needn't wait for the weights. */
   static async compile(gpu: Gpu, matrix: WeightMatrix, form: LinearForm): Promise<void> {
-    await Promise.all(matrix.parts.map((part) => compileVariants(gpu, part, form, chooseFor(gpu)(part, form))));
+    await Promise.all(
+      matrix.parts.map((part) => compileVariants(gpu, part, form, gpu.choices.linear(partShape(matrix, part), form))),
+    );
   }
 
   /** `kernel` is for tests: by default the number of columns decides. */
@@ -116,35 +106,8 @@ export class Linear {
   }
 }
 
-/**
- * A thread walks all of K. As many accumulators as registers hold, and few enough to compile fast; where columns are
- * more than a thread's, others take them. Workgroups are small where rows are few.
- */
-export function defaultChoice(
-  { tiles, format }: { readonly tiles: number; readonly format: MatrixFormat },
-  { finish }: LinearForm,
-  subgroups: boolean,
-): LinearChoice {
-  const variant = (rows: number, columns: number): LinearVariant => {
-    const rowThreads = (tiles * TILE_ROWS) / rows;
-    // Some 16 workgroups at least keep every core busy to the end.
-    const threads = [64, 32, 16].find((width) => rowThreads >= 16 * width) ?? 8;
-    return { rows, columns, threads, splitThreads: 1, quads: subgroups && isQuantFormat(format) };
-  };
-  const wide = isQuantFormat(format) || finish === 'emit';
-  const single = variant(8, 1);
-  const pair = variant(wide ? 8 : 4, 2);
-  const many = variant(8, 4);
-  return {
-    matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 3 ? pair : many)),
-    matmul: many,
-  };
-}
-
-type Choose = (part: MatrixPart, form: LinearForm) => LinearChoice;
-
-function chooseFor(gpu: Gpu): Choose {
-  return (part, form) => defaultChoice(part, form, gpu.device.features.has('subgroups'));
+function partShape({ columns }: WeightMatrix, { tiles, format }: MatrixPart): LinearPartShape {
+  return { tiles, columns, format };
 }
 
 /** The matmul, then the matrix-vector variants. */
@@ -160,11 +123,12 @@ async function bindPart(
   part: MatrixPart,
   shape: LinearShape,
   buffers: LinearBuffers,
-  choose: Choose,
+  choose: ChooseLinear,
 ): Promise<LinearPart> {
-  const { finish = { kind: 'store' }, norm, splits = 1 } = shape;
+  const { finish = { kind: 'store' }, norm } = shape;
   const form: LinearForm = { finish: finish.kind, normed: norm !== undefined };
-  const choice = choose(part, form);
+  const choice = choose(partShape(matrix, part), form);
+  const { splits } = choice;
   const words = wordsOfRow(part.format, matrix.columns);
   for (const { splitThreads } of [choice.matmul, ...choice.matvec]) {
     if (splitThreads !== 1 && splitThreads !== splits) {

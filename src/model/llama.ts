@@ -1,7 +1,8 @@
 import type { AttentionWork } from '../gpu/attention.ts';
 import { Embedding } from '../gpu/embedding.ts';
 import type { Gpu } from '../gpu/gpu.ts';
-import { Linear, MATVEC_COLUMNS } from '../gpu/linear.ts';
+import { Linear } from '../gpu/linear.ts';
+import { MATVEC_COLUMNS } from '../gpu/linear-choice.ts';
 import { RmsNorm } from '../gpu/rms-norm.ts';
 import { ropeTable } from '../gpu/rope-table.ts';
 import { rowWords } from '../gpu/row-words.ts';

@@ -3,6 +3,7 @@ import type { ModelConfig } from '../checkpoint/model-config.ts';
 import { AdjustLogits } from '../gpu/adjust-logits.ts';
 import { splitItemBytes } from '../gpu/attention.ts';
 import { Gpu } from '../gpu/gpu.ts';
+import type { KernelChoices } from '../gpu/kernel-choices.ts';
 import { stepWords } from '../gpu/pack-step.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { Sampler } from '../gpu/sampler.ts';
@@ -46,6 +47,8 @@ export interface LoadOptions extends KvRequest {
   readonly quantisation?: Quantisation;
   /** Bytes a binding may have, below the device's limit; for tests. */
   readonly bindingLimit?: number;
+  /** Which variants of kernels to use; default: what is taken where no tuner has measured. */
+  readonly choices?: KernelChoices;
   /** Bytes of tensors read so far, of all that will be. */
   readonly onProgress?: (loadedBytes: number, totalBytes: number) => void;
 }
@@ -61,7 +64,7 @@ export async function loadLlama(
   options: LoadOptions,
 ): Promise<GpuRunner> {
   const config = llamaConfig(modelConfig);
-  const gpu = new Gpu(device, options.bindingLimit);
+  const gpu = new Gpu(device, options);
   try {
     return await load(gpu, checkpoint, config, options);
   } catch (error) {

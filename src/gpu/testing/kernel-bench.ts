@@ -31,7 +31,7 @@ export class KernelBench {
   }
 
   static async open(bindingLimit?: number): Promise<KernelBench> {
-    return new KernelBench(new Gpu(await testDevice(), bindingLimit));
+    return new KernelBench(new Gpu(await testDevice(), { bindingLimit }));
   }
 
   /** A storage buffer holding `data`. */

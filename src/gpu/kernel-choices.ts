@@ -1,0 +1,18 @@
+import { type ChooseLinear, defaultChoice } from './linear-choice.ts';
+
+/** exact: f32 sums in an order that follows from a tensor's shape. fast: f16 or int8 products, with a tolerance of their own. */
+export type Precision = 'exact' | 'fast';
+
+/** Which variant of each family of kernels an adapter gets. Fixed before a model is loaded. */
+export interface KernelChoices {
+  readonly precision: Precision;
+  readonly linear: ChooseLinear;
+}
+
+/** What is taken where no tuner has measured. */
+export function defaultChoices(features: { has(feature: string): boolean }): KernelChoices {
+  return {
+    precision: 'exact',
+    linear: (part, form) => defaultChoice(part, form, features.has('subgroups')),
+  };
+}

@@ -1,0 +1,53 @@
+import type { LinearForm, LinearVariant } from './linear-variant.ts';
+import { isQuantFormat, type MatrixFormat, TILE_ROWS } from './weight-format.ts';
+
+/** Products of up to so many columns may have a variant each; more share one. */
+export const MATVEC_COLUMNS = [1, 2, 3, 4, 5, 6, 7, 8] as const;
+
+/** Which variants a product is made of. All share the order of K's sum, so a column's numbers don't depend on the others. */
+export interface LinearChoice {
+  /** Parts of K that are summed by themselves. Sums differ in their last digits between numbers of splits. */
+  readonly splits: number;
+  /** For 1, 2 … 8 columns. */
+  readonly matvec: readonly LinearVariant[];
+  /** For more. */
+  readonly matmul: LinearVariant;
+}
+
+/** What a product is chosen for: a part of a matrix. */
+export interface LinearPartShape {
+  /** Of 64 rows. */
+  readonly tiles: number;
+  /** Columns of the matrix: what is summed over. */
+  readonly columns: number;
+  readonly format: MatrixFormat;
+}
+
+export type ChooseLinear = (part: LinearPartShape, form: LinearForm) => LinearChoice;
+
+/**
+ * A thread walks all of K. As many accumulators as registers hold, and few enough to compile fast; where columns are
+ * more than a thread's, others take them. Workgroups are small where rows are few.
+ */
+export function defaultChoice(
+  { tiles, format }: LinearPartShape,
+  { finish }: LinearForm,
+  subgroups: boolean,
+): LinearChoice {
+  const variant = (rows: number, columns: number): LinearVariant => {
+    const rowThreads = (tiles * TILE_ROWS) / rows;
+    // Some 16 workgroups at least keep every core busy to the end.
+    const threads = [64, 32, 16].find((width) => rowThreads >= 16 * width) ?? 8;
+    const path = subgroups && isQuantFormat(format) ? 'quads' : 'plain';
+    return { rows, columns, threads, splitThreads: 1, path };
+  };
+  const wide = isQuantFormat(format) || finish === 'emit';
+  const single = variant(8, 1);
+  const pair = variant(wide ? 8 : 4, 2);
+  const many = variant(8, 4);
+  return {
+    splits: 1,
+    matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 3 ? pair : many)),
+    matmul: many,
+  };
+}
