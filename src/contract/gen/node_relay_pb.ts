@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file node_relay.proto.
  */
 export const file_node_relay: GenFile = /*@__PURE__*/
-  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIuICCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIAEIJCgdjb21tYW5kIosCCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkEjcKD3NjaGVkdWxlX3BvbGljeRgKIAEoDjIeLnNob2FsLnJlbGF5LnYxLlNjaGVkdWxlUG9saWN5IqEDCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNEhAKCHByaW9yaXR5GAcgASgFEhMKC2xvZ3Byb2JfaWRzGAggAygNEhoKDWxvZ3Byb2Jfc3RhcnQYCSABKA1IAYgBARIVCg1oaWRkZW5fc3RhdGVzGAogASgIEhQKDGlucHV0X2VtYmVkcxgLIAEoDBIVCgtqc29uX3NjaGVtYRgMIAEoCUgAEg8KBXJlZ2V4GA0gASgJSAASFgoMZWJuZl9ncmFtbWFyGA4gASgJSAASGAoOc3RydWN0dXJhbF90YWcYDyABKAlIAEIMCgpjb25zdHJhaW50QhAKDl9sb2dwcm9iX3N0YXJ0Ih4KCkZsdXNoQ2FjaGUSEAoIZmx1c2hfaWQYASABKAQiPAoGU2FtcGxlEg0KBWluZGV4GAEgASgNEg4KBmNyZWRpdBgCIAEoDRITCgtlbWl0dGVkX2lkcxgDIAMoDSLxAgoOU2FtcGxpbmdQYXJhbXMSEwoLdGVtcGVyYXR1cmUYASABKAISDQoFdG9wX3AYAiABKAISDQoFdG9wX2sYAyABKA0SDQoFbWluX3AYBCABKAISDAoEc2VlZBgFIAEoBBIWCg5tYXhfbmV3X3Rva2VucxgGIAEoDRIWCg5zdG9wX3Rva2VuX2lkcxgHIAMoDRIUCgxzdG9wX3N0cmluZ3MYCCADKAkSGwoTc2tpcF9zcGVjaWFsX3Rva2VucxgJIAEoCBIZChFmcmVxdWVuY3lfcGVuYWx0eRgKIAEoAhIYChBwcmVzZW5jZV9wZW5hbHR5GAsgASgCEhoKEnJlcGV0aXRpb25fcGVuYWx0eRgMIAEoAhIWCg5taW5fbmV3X3Rva2VucxgNIAEoDRIXCg9tYXNrZWRfc3RvcF9pZHMYDiADKA0SKgoMbG9naXRfYmlhc2VzGA8gAygLMhQuc2hvYWwucmVsYXkudjEuQmlhcyImCgRCaWFzEhAKCHRva2VuX2lkGAEgASgNEgwKBGJpYXMYAiABKAIiFwoFQWJvcnQSDgoGam9iX2lkGAEgASgEIjYKBUdyYW50Eg4KBmpvYl9pZBgBIAEoBBINCgVpbmRleBgCIAEoDRIOCgZjcmVkaXQYAyABKA0iBgoEUGluZyIXCgVEcmFpbhIOCgZyZWFzb24YASABKAkizAEKDVJlcG9ydFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEgsKA3NlcRgEIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAUgASgEEikKBmV2ZW50cxgGIAMoCzIZLnNob2FsLnJlbGF5LnYxLk5vZGVFdmVudBImCgRsb2FkGAcgASgLMhguc2hvYWwucmVsYXkudjEuTm9kZUxvYWQiKQoOUmVwb3J0UmVzcG9uc2USFwoPbGFzdF9yZXBvcnRfc2VxGAEgASgEIqUCCglOb2RlRXZlbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEigKBnRva2VucxgDIAEoCzIWLnNob2FsLnJlbGF5LnYxLlRva2Vuc0gAEiwKCGZpbmlzaGVkGAQgASgLMhguc2hvYWwucmVsYXkudjEuRmluaXNoZWRIABIoCgZmYWlsZWQYBSABKAsyFi5zaG9hbC5yZWxheS52MS5GYWlsZWRIABI1Cg1jYWNoZV9mbHVzaGVkGAYgASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVGbHVzaGVkSAASNwoOaW5wdXRfbG9ncHJvYnMYByABKAsyHS5zaG9hbC5yZWxheS52MS5JbnB1dExvZ3Byb2JzSABCBwoFZXZlbnQi4wEKBlRva2VucxIOCgZvZmZzZXQYASABKA0SEQoJdG9rZW5faWRzGAIgAygNEhUKDWNhY2hlZF90b2tlbnMYAyABKA0SEAoIbG9ncHJvYnMYBCADKAISMQoMdG9wX2xvZ3Byb2JzGAUgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBiADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMSLQoNaGlkZGVuX3N0YXRlcxgHIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyK0AQoNSW5wdXRMb2dwcm9icxIQCghwb3NpdGlvbhgBIAEoDRIxCghsb2dwcm9icxgCIAMoCzIfLnNob2FsLnJlbGF5LnYxLk9wdGlvbmFsTG9ncHJvYhIxCgx0b3BfbG9ncHJvYnMYAyADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icxIrCgtpZF9sb2dwcm9icxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyIvCg9PcHRpb25hbExvZ3Byb2ISEgoFdmFsdWUYASABKAJIAIgBAUIICgZfdmFsdWUiGAoGRmxvYXRzEg4KBnZhbHVlcxgBIAMoAiIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiuQIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0SLAoMaGlkZGVuX3N0YXRlGAYgASgLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzIlYKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIPCgtSRUFTT05fU1RPUBABEhEKDVJFQVNPTl9MRU5HVEgQAhIQCgxSRUFTT05fQUJPUlQQA0IJCgdtYXRjaGVkIjYKDENhY2hlRmx1c2hlZBIQCghmbHVzaF9pZBgBIAEoBBIUCgxmcmVlZF90b2tlbnMYAiABKA0iJwoGRmFpbGVkEgwKBGNvZGUYASABKA0SDwoHbWVzc2FnZRgCIAEoCSKeBQoITm9kZUxvYWQSFAoHcnVubmluZxgBIAEoDUgAiAEBEhQKB3dhaXRpbmcYAiABKA1IAYgBARIYCgt1c2VkX3Rva2VucxgDIAEoDUgCiAEBEhcKCm1heF90b2tlbnMYBCABKA1IA4gBARIbCg5nZW5fdGhyb3VnaHB1dBgFIAEoAUgEiAEBEhsKDmNhY2hlX2hpdF9yYXRlGAYgASgBSAWIAQESGAoLbWF4X3J1bm5pbmcYByABKA1IBogBARIZCgx3ZWlnaHRfYnl0ZXMYCCABKARIB4gBARIVCghrdl9ieXRlcxgJIAEoBEgIiAEBEhYKCWdwdV9ieXRlcxgKIAEoBEgJiAEBEhcKCmhlYXBfYnl0ZXMYCyABKARICogBARITCgZoaWRkZW4YDCABKAhIC4gBARIWCglyZXRyYWN0ZWQYDSABKA1IDIgBARIaCg1jYWNoZWRfdG9rZW5zGA4gASgNSA2IAQESJAoXd2FpdGluZ191bmNhY2hlZF90b2tlbnMYDyABKA1IDogBARITCgZwYXVzZWQYECABKAhID4gBAUIKCghfcnVubmluZ0IKCghfd2FpdGluZ0IOCgxfdXNlZF90b2tlbnNCDQoLX21heF90b2tlbnNCEQoPX2dlbl90aHJvdWdocHV0QhEKD19jYWNoZV9oaXRfcmF0ZUIOCgxfbWF4X3J1bm5pbmdCDwoNX3dlaWdodF9ieXRlc0ILCglfa3ZfYnl0ZXNCDAoKX2dwdV9ieXRlc0INCgtfaGVhcF9ieXRlc0IJCgdfaGlkZGVuQgwKCl9yZXRyYWN0ZWRCEAoOX2NhY2hlZF90b2tlbnNCGgoYX3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zQgkKB19wYXVzZWQiYgoNRGV0YWNoUmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSDgoGcmVhc29uGAQgASgJIhAKDkRldGFjaFJlc3BvbnNlKk8KCVByZWNpc2lvbhIZChVQUkVDSVNJT05fVU5TUEVDSUZJRUQQABITCg9QUkVDSVNJT05fRVhBQ1QQARISCg5QUkVDSVNJT05fRkFTVBACKkMKBkt2VHlwZRIXChNLVl9UWVBFX1VOU1BFQ0lGSUVEEAASDwoLS1ZfVFlQRV9GMzIQARIPCgtLVl9UWVBFX0YxNhACKoIBCg5TY2hlZHVsZVBvbGljeRIfChtTQ0hFRFVMRV9QT0xJQ1lfVU5TUEVDSUZJRUQQABIXChNTQ0hFRFVMRV9QT0xJQ1lfTFBNEAESGAoUU0NIRURVTEVfUE9MSUNZX0ZDRlMQAhIcChhTQ0hFRFVMRV9QT0xJQ1lfUFJJT1JJVFkQAzLlAQoJTm9kZVJlbGF5EkYKBkF0dGFjaBIdLnNob2FsLnJlbGF5LnYxLkF0dGFjaFJlcXVlc3QaGy5zaG9hbC5yZWxheS52MS5Ob2RlQ29tbWFuZDABEkcKBlJlcG9ydBIdLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXNwb25zZRJHCgZEZXRhY2gSHS5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVzcG9uc2ViBnByb3RvMw");
+  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIo4DCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIABIqCgdwcm9maWxlGAogASgLMhcuc2hvYWwucmVsYXkudjEuUHJvZmlsZUgAQgkKB2NvbW1hbmQiiwIKB1dlbGNvbWUSEwoLcmVsYXlfZXBvY2gYASABKAQSFQoNc2Vzc2lvbl9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX3Rva2VuGAMgASgJEgwKBHJhbmsYBCABKA0SEAoIbGVhc2VfbXMYBSABKA0SFAoMaGVhcnRiZWF0X21zGAYgASgNEg8KB3Jlc3VtZWQYByABKAgSFwoPbGFzdF9yZXBvcnRfc2VxGAggASgEEiQKBWJ1aWxkGAkgASgLMhUuc2hvYWwucmVsYXkudjEuQnVpbGQSNwoPc2NoZWR1bGVfcG9saWN5GAogASgOMh4uc2hvYWwucmVsYXkudjEuU2NoZWR1bGVQb2xpY3kioQMKCEdlbmVyYXRlEg4KBmpvYl9pZBgBIAEoBBIRCglpbnB1dF9pZHMYAiADKA0SMAoIc2FtcGxpbmcYAyABKAsyHi5zaG9hbC5yZWxheS52MS5TYW1wbGluZ1BhcmFtcxInCgdzYW1wbGVzGAQgAygLMhYuc2hvYWwucmVsYXkudjEuU2FtcGxlEhcKD291dHB1dF9sb2dwcm9icxgFIAEoCBIUCgx0b3BfbG9ncHJvYnMYBiABKA0SEAoIcHJpb3JpdHkYByABKAUSEwoLbG9ncHJvYl9pZHMYCCADKA0SGgoNbG9ncHJvYl9zdGFydBgJIAEoDUgBiAEBEhUKDWhpZGRlbl9zdGF0ZXMYCiABKAgSFAoMaW5wdXRfZW1iZWRzGAsgASgMEhUKC2pzb25fc2NoZW1hGAwgASgJSAASDwoFcmVnZXgYDSABKAlIABIWCgxlYm5mX2dyYW1tYXIYDiABKAlIABIYCg5zdHJ1Y3R1cmFsX3RhZxgPIAEoCUgAQgwKCmNvbnN0cmFpbnRCEAoOX2xvZ3Byb2Jfc3RhcnQiHgoKRmx1c2hDYWNoZRIQCghmbHVzaF9pZBgBIAEoBCI+CgdQcm9maWxlEhIKCnByb2ZpbGVfaWQYASABKAQSDQoFc3RlcHMYAiABKA0SEAoIYnlfc3RhZ2UYAyABKAgiPAoGU2FtcGxlEg0KBWluZGV4GAEgASgNEg4KBmNyZWRpdBgCIAEoDRITCgtlbWl0dGVkX2lkcxgDIAMoDSLxAgoOU2FtcGxpbmdQYXJhbXMSEwoLdGVtcGVyYXR1cmUYASABKAISDQoFdG9wX3AYAiABKAISDQoFdG9wX2sYAyABKA0SDQoFbWluX3AYBCABKAISDAoEc2VlZBgFIAEoBBIWCg5tYXhfbmV3X3Rva2VucxgGIAEoDRIWCg5zdG9wX3Rva2VuX2lkcxgHIAMoDRIUCgxzdG9wX3N0cmluZ3MYCCADKAkSGwoTc2tpcF9zcGVjaWFsX3Rva2VucxgJIAEoCBIZChFmcmVxdWVuY3lfcGVuYWx0eRgKIAEoAhIYChBwcmVzZW5jZV9wZW5hbHR5GAsgASgCEhoKEnJlcGV0aXRpb25fcGVuYWx0eRgMIAEoAhIWCg5taW5fbmV3X3Rva2VucxgNIAEoDRIXCg9tYXNrZWRfc3RvcF9pZHMYDiADKA0SKgoMbG9naXRfYmlhc2VzGA8gAygLMhQuc2hvYWwucmVsYXkudjEuQmlhcyImCgRCaWFzEhAKCHRva2VuX2lkGAEgASgNEgwKBGJpYXMYAiABKAIiFwoFQWJvcnQSDgoGam9iX2lkGAEgASgEIjYKBUdyYW50Eg4KBmpvYl9pZBgBIAEoBBINCgVpbmRleBgCIAEoDRIOCgZjcmVkaXQYAyABKA0iBgoEUGluZyIXCgVEcmFpbhIOCgZyZWFzb24YASABKAkizAEKDVJlcG9ydFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEgsKA3NlcRgEIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAUgASgEEikKBmV2ZW50cxgGIAMoCzIZLnNob2FsLnJlbGF5LnYxLk5vZGVFdmVudBImCgRsb2FkGAcgASgLMhguc2hvYWwucmVsYXkudjEuTm9kZUxvYWQiKQoOUmVwb3J0UmVzcG9uc2USFwoPbGFzdF9yZXBvcnRfc2VxGAEgASgEItMCCglOb2RlRXZlbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEigKBnRva2VucxgDIAEoCzIWLnNob2FsLnJlbGF5LnYxLlRva2Vuc0gAEiwKCGZpbmlzaGVkGAQgASgLMhguc2hvYWwucmVsYXkudjEuRmluaXNoZWRIABIoCgZmYWlsZWQYBSABKAsyFi5zaG9hbC5yZWxheS52MS5GYWlsZWRIABI1Cg1jYWNoZV9mbHVzaGVkGAYgASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVGbHVzaGVkSAASNwoOaW5wdXRfbG9ncHJvYnMYByABKAsyHS5zaG9hbC5yZWxheS52MS5JbnB1dExvZ3Byb2JzSAASLAoIcHJvZmlsZWQYCCABKAsyGC5zaG9hbC5yZWxheS52MS5Qcm9maWxlZEgAQgcKBWV2ZW50IuMBCgZUb2tlbnMSDgoGb2Zmc2V0GAEgASgNEhEKCXRva2VuX2lkcxgCIAMoDRIVCg1jYWNoZWRfdG9rZW5zGAMgASgNEhAKCGxvZ3Byb2JzGAQgAygCEjEKDHRvcF9sb2dwcm9icxgFIAMoCzIbLnNob2FsLnJlbGF5LnYxLlRvcExvZ3Byb2JzEisKC2lkX2xvZ3Byb2JzGAYgAygLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzEi0KDWhpZGRlbl9zdGF0ZXMYByADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMitAEKDUlucHV0TG9ncHJvYnMSEAoIcG9zaXRpb24YASABKA0SMQoIbG9ncHJvYnMYAiADKAsyHy5zaG9hbC5yZWxheS52MS5PcHRpb25hbExvZ3Byb2ISMQoMdG9wX2xvZ3Byb2JzGAMgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBCADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMiLwoPT3B0aW9uYWxMb2dwcm9iEhIKBXZhbHVlGAEgASgCSACIAQFCCAoGX3ZhbHVlIhgKBkZsb2F0cxIOCgZ2YWx1ZXMYASADKAIiMgoLVG9wTG9ncHJvYnMSEQoJdG9rZW5faWRzGAEgAygNEhAKCGxvZ3Byb2JzGAIgAygCIrkCCghGaW5pc2hlZBIvCgZyZWFzb24YASABKA4yHy5zaG9hbC5yZWxheS52MS5GaW5pc2hlZC5SZWFzb24SGgoQbWF0Y2hlZF90b2tlbl9pZBgCIAEoDUgAEh0KE21hdGNoZWRfc3RvcF9zdHJpbmcYAyABKAlIABIZChFjb21wbGV0aW9uX3Rva2VucxgEIAEoDRIVCg1jYWNoZWRfdG9rZW5zGAUgASgNEiwKDGhpZGRlbl9zdGF0ZRgGIAEoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyJWCgZSZWFzb24SFgoSUkVBU09OX1VOU1BFQ0lGSUVEEAASDwoLUkVBU09OX1NUT1AQARIRCg1SRUFTT05fTEVOR1RIEAISEAoMUkVBU09OX0FCT1JUEANCCQoHbWF0Y2hlZCI2CgxDYWNoZUZsdXNoZWQSEAoIZmx1c2hfaWQYASABKAQSFAoMZnJlZWRfdG9rZW5zGAIgASgNIl4KCFByb2ZpbGVkEhIKCnByb2ZpbGVfaWQYASABKAQSLQoGc3RhZ2VzGAIgAygLMh0uc2hvYWwucmVsYXkudjEuUHJvZmlsZWRTdGFnZRIPCgdwcm9ibGVtGAMgASgJIm0KDVByb2ZpbGVkU3RhZ2USDQoFc3RhZ2UYASABKAkSDQoFc3RlcHMYAiABKA0SDQoFY2xvY2sYAyABKAkSLwoHa2VybmVscxgEIAMoCzIeLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkS2VybmVsIqIBCg5Qcm9maWxlZEtlcm5lbBIOCgZrZXJuZWwYASABKAkSDQoFY2FsbHMYAiABKAESCgoCbXMYAyABKAESHgoRZ2J5dGVzX3Blcl9zZWNvbmQYBCABKAFIAIgBARITCgZnZmxvcHMYBSABKAFIAYgBARIPCgdyZXBlYXRzGAYgASgNQhQKEl9nYnl0ZXNfcGVyX3NlY29uZEIJCgdfZ2Zsb3BzIicKBkZhaWxlZBIMCgRjb2RlGAEgASgNEg8KB21lc3NhZ2UYAiABKAkingUKCE5vZGVMb2FkEhQKB3J1bm5pbmcYASABKA1IAIgBARIUCgd3YWl0aW5nGAIgASgNSAGIAQESGAoLdXNlZF90b2tlbnMYAyABKA1IAogBARIXCgptYXhfdG9rZW5zGAQgASgNSAOIAQESGwoOZ2VuX3Rocm91Z2hwdXQYBSABKAFIBIgBARIbCg5jYWNoZV9oaXRfcmF0ZRgGIAEoAUgFiAEBEhgKC21heF9ydW5uaW5nGAcgASgNSAaIAQESGQoMd2VpZ2h0X2J5dGVzGAggASgESAeIAQESFQoIa3ZfYnl0ZXMYCSABKARICIgBARIWCglncHVfYnl0ZXMYCiABKARICYgBARIXCgpoZWFwX2J5dGVzGAsgASgESAqIAQESEwoGaGlkZGVuGAwgASgISAuIAQESFgoJcmV0cmFjdGVkGA0gASgNSAyIAQESGgoNY2FjaGVkX3Rva2VucxgOIAEoDUgNiAEBEiQKF3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zGA8gASgNSA6IAQESEwoGcGF1c2VkGBAgASgISA+IAQFCCgoIX3J1bm5pbmdCCgoIX3dhaXRpbmdCDgoMX3VzZWRfdG9rZW5zQg0KC19tYXhfdG9rZW5zQhEKD19nZW5fdGhyb3VnaHB1dEIRCg9fY2FjaGVfaGl0X3JhdGVCDgoMX21heF9ydW5uaW5nQg8KDV93ZWlnaHRfYnl0ZXNCCwoJX2t2X2J5dGVzQgwKCl9ncHVfYnl0ZXNCDQoLX2hlYXBfYnl0ZXNCCQoHX2hpZGRlbkIMCgpfcmV0cmFjdGVkQhAKDl9jYWNoZWRfdG9rZW5zQhoKGF93YWl0aW5nX3VuY2FjaGVkX3Rva2Vuc0IJCgdfcGF1c2VkImIKDURldGFjaFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEg4KBnJlYXNvbhgEIAEoCSIQCg5EZXRhY2hSZXNwb25zZSpPCglQcmVjaXNpb24SGQoVUFJFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASEwoPUFJFQ0lTSU9OX0VYQUNUEAESEgoOUFJFQ0lTSU9OX0ZBU1QQAipDCgZLdlR5cGUSFwoTS1ZfVFlQRV9VTlNQRUNJRklFRBAAEg8KC0tWX1RZUEVfRjMyEAESDwoLS1ZfVFlQRV9GMTYQAiqCAQoOU2NoZWR1bGVQb2xpY3kSHwobU0NIRURVTEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASFwoTU0NIRURVTEVfUE9MSUNZX0xQTRABEhgKFFNDSEVEVUxFX1BPTElDWV9GQ0ZTEAISHAoYU0NIRURVTEVfUE9MSUNZX1BSSU9SSVRZEAMy5QEKCU5vZGVSZWxheRJGCgZBdHRhY2gSHS5zaG9hbC5yZWxheS52MS5BdHRhY2hSZXF1ZXN0Ghsuc2hvYWwucmVsYXkudjEuTm9kZUNvbW1hbmQwARJHCgZSZXBvcnQSHS5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuUmVwb3J0UmVzcG9uc2USRwoGRGV0YWNoEh0uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVxdWVzdBoeLnNob2FsLnJlbGF5LnYxLkRldGFjaFJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * Which build of the page speaks: a node whose build differs from the relay's page reloads when idle.
@@ -289,6 +289,12 @@ export type NodeCommand = Message<"shoal.relay.v1.NodeCommand"> & {
      */
     value: FlushCache;
     case: "flushCache";
+  } | {
+    /**
+     * @generated from field: shoal.relay.v1.Profile profile = 10;
+     */
+    value: Profile;
+    case: "profile";
   } | { case: undefined; value?: undefined };
 };
 
@@ -509,6 +515,40 @@ export const FlushCacheSchema: GenMessage<FlushCache> = /*@__PURE__*/
   messageDesc(file_node_relay, 8);
 
 /**
+ * Measure the kernels of the next steps that run; answered by `profiled` once these are done, once another `profile`
+ * comes, or with what there is where this one has no steps.
+ *
+ * @generated from message shoal.relay.v1.Profile
+ */
+export type Profile = Message<"shoal.relay.v1.Profile"> & {
+  /**
+   * @generated from field: uint64 profile_id = 1;
+   */
+  profileId: bigint;
+
+  /**
+   * 0 ends the profile of this id.
+   *
+   * @generated from field: uint32 steps = 2;
+   */
+  steps: number;
+
+  /**
+   * Steps with prompt rows and those without each have a table, and `steps` counts them apart.
+   *
+   * @generated from field: bool by_stage = 3;
+   */
+  byStage: boolean;
+};
+
+/**
+ * Describes the message shoal.relay.v1.Profile.
+ * Use `create(ProfileSchema)` to create a new message.
+ */
+export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
+  messageDesc(file_node_relay, 9);
+
+/**
  * @generated from message shoal.relay.v1.Sample
  */
 export type Sample = Message<"shoal.relay.v1.Sample"> & {
@@ -537,7 +577,7 @@ export type Sample = Message<"shoal.relay.v1.Sample"> & {
  * Use `create(SampleSchema)` to create a new message.
  */
 export const SampleSchema: GenMessage<Sample> = /*@__PURE__*/
-  messageDesc(file_node_relay, 9);
+  messageDesc(file_node_relay, 10);
 
 /**
  * @generated from message shoal.relay.v1.SamplingParams
@@ -644,7 +684,7 @@ export type SamplingParams = Message<"shoal.relay.v1.SamplingParams"> & {
  * Use `create(SamplingParamsSchema)` to create a new message.
  */
 export const SamplingParamsSchema: GenMessage<SamplingParams> = /*@__PURE__*/
-  messageDesc(file_node_relay, 10);
+  messageDesc(file_node_relay, 11);
 
 /**
  * @generated from message shoal.relay.v1.Bias
@@ -666,7 +706,7 @@ export type Bias = Message<"shoal.relay.v1.Bias"> & {
  * Use `create(BiasSchema)` to create a new message.
  */
 export const BiasSchema: GenMessage<Bias> = /*@__PURE__*/
-  messageDesc(file_node_relay, 11);
+  messageDesc(file_node_relay, 12);
 
 /**
  * @generated from message shoal.relay.v1.Abort
@@ -683,7 +723,7 @@ export type Abort = Message<"shoal.relay.v1.Abort"> & {
  * Use `create(AbortSchema)` to create a new message.
  */
 export const AbortSchema: GenMessage<Abort> = /*@__PURE__*/
-  messageDesc(file_node_relay, 12);
+  messageDesc(file_node_relay, 13);
 
 /**
  * Cumulative, so that a repeated grant changes nothing.
@@ -712,7 +752,7 @@ export type Grant = Message<"shoal.relay.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_node_relay, 13);
+  messageDesc(file_node_relay, 14);
 
 /**
  * @generated from message shoal.relay.v1.Ping
@@ -725,7 +765,7 @@ export type Ping = Message<"shoal.relay.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_node_relay, 14);
+  messageDesc(file_node_relay, 15);
 
 /**
  * Finish what runs, then detach: nothing new comes. Sent to a node of another build than the relay's page.
@@ -744,7 +784,7 @@ export type Drain = Message<"shoal.relay.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_node_relay, 15);
+  messageDesc(file_node_relay, 16);
 
 /**
  * @generated from message shoal.relay.v1.ReportRequest
@@ -796,7 +836,7 @@ export type ReportRequest = Message<"shoal.relay.v1.ReportRequest"> & {
  * Use `create(ReportRequestSchema)` to create a new message.
  */
 export const ReportRequestSchema: GenMessage<ReportRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 16);
+  messageDesc(file_node_relay, 17);
 
 /**
  * @generated from message shoal.relay.v1.ReportResponse
@@ -813,7 +853,7 @@ export type ReportResponse = Message<"shoal.relay.v1.ReportResponse"> & {
  * Use `create(ReportResponseSchema)` to create a new message.
  */
 export const ReportResponseSchema: GenMessage<ReportResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 17);
+  messageDesc(file_node_relay, 18);
 
 /**
  * @generated from message shoal.relay.v1.NodeEvent
@@ -864,6 +904,14 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
      */
     value: InputLogprobs;
     case: "inputLogprobs";
+  } | {
+    /**
+     * Of no job either.
+     *
+     * @generated from field: shoal.relay.v1.Profiled profiled = 8;
+     */
+    value: Profiled;
+    case: "profiled";
   } | { case: undefined; value?: undefined };
 };
 
@@ -872,7 +920,7 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema: GenMessage<NodeEvent> = /*@__PURE__*/
-  messageDesc(file_node_relay, 18);
+  messageDesc(file_node_relay, 19);
 
 /**
  * @generated from message shoal.relay.v1.Tokens
@@ -929,7 +977,7 @@ export type Tokens = Message<"shoal.relay.v1.Tokens"> & {
  * Use `create(TokensSchema)` to create a new message.
  */
 export const TokensSchema: GenMessage<Tokens> = /*@__PURE__*/
-  messageDesc(file_node_relay, 19);
+  messageDesc(file_node_relay, 20);
 
 /**
  * Of consecutive prompt positions; from the first sample, before its first token.
@@ -969,7 +1017,7 @@ export type InputLogprobs = Message<"shoal.relay.v1.InputLogprobs"> & {
  * Use `create(InputLogprobsSchema)` to create a new message.
  */
 export const InputLogprobsSchema: GenMessage<InputLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 20);
+  messageDesc(file_node_relay, 21);
 
 /**
  * @generated from message shoal.relay.v1.OptionalLogprob
@@ -986,7 +1034,7 @@ export type OptionalLogprob = Message<"shoal.relay.v1.OptionalLogprob"> & {
  * Use `create(OptionalLogprobSchema)` to create a new message.
  */
 export const OptionalLogprobSchema: GenMessage<OptionalLogprob> = /*@__PURE__*/
-  messageDesc(file_node_relay, 21);
+  messageDesc(file_node_relay, 22);
 
 /**
  * @generated from message shoal.relay.v1.Floats
@@ -1003,7 +1051,7 @@ export type Floats = Message<"shoal.relay.v1.Floats"> & {
  * Use `create(FloatsSchema)` to create a new message.
  */
 export const FloatsSchema: GenMessage<Floats> = /*@__PURE__*/
-  messageDesc(file_node_relay, 22);
+  messageDesc(file_node_relay, 23);
 
 /**
  * Best first.
@@ -1027,7 +1075,7 @@ export type TopLogprobs = Message<"shoal.relay.v1.TopLogprobs"> & {
  * Use `create(TopLogprobsSchema)` to create a new message.
  */
 export const TopLogprobsSchema: GenMessage<TopLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 23);
+  messageDesc(file_node_relay, 24);
 
 /**
  * @generated from message shoal.relay.v1.Finished
@@ -1078,7 +1126,7 @@ export type Finished = Message<"shoal.relay.v1.Finished"> & {
  * Use `create(FinishedSchema)` to create a new message.
  */
 export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
-  messageDesc(file_node_relay, 24);
+  messageDesc(file_node_relay, 25);
 
 /**
  * @generated from enum shoal.relay.v1.Finished.Reason
@@ -1109,7 +1157,7 @@ export enum Finished_Reason {
  * Describes the enum shoal.relay.v1.Finished.Reason.
  */
 export const Finished_ReasonSchema: GenEnum<Finished_Reason> = /*@__PURE__*/
-  enumDesc(file_node_relay, 24, 0);
+  enumDesc(file_node_relay, 25, 0);
 
 /**
  * @generated from message shoal.relay.v1.CacheFlushed
@@ -1133,7 +1181,126 @@ export type CacheFlushed = Message<"shoal.relay.v1.CacheFlushed"> & {
  * Use `create(CacheFlushedSchema)` to create a new message.
  */
 export const CacheFlushedSchema: GenMessage<CacheFlushed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 25);
+  messageDesc(file_node_relay, 26);
+
+/**
+ * What steps took, kernel by kernel; at most 2 stages.
+ *
+ * @generated from message shoal.relay.v1.Profiled
+ */
+export type Profiled = Message<"shoal.relay.v1.Profiled"> & {
+  /**
+   * @generated from field: uint64 profile_id = 1;
+   */
+  profileId: bigint;
+
+  /**
+   * @generated from field: repeated shoal.relay.v1.ProfiledStage stages = 2;
+   */
+  stages: ProfiledStage[];
+
+  /**
+   * Why there is less than was asked for.
+   *
+   * @generated from field: string problem = 3;
+   */
+  problem: string;
+};
+
+/**
+ * Describes the message shoal.relay.v1.Profiled.
+ * Use `create(ProfiledSchema)` to create a new message.
+ */
+export const ProfiledSchema: GenMessage<Profiled> = /*@__PURE__*/
+  messageDesc(file_node_relay, 27);
+
+/**
+ * @generated from message shoal.relay.v1.ProfiledStage
+ */
+export type ProfiledStage = Message<"shoal.relay.v1.ProfiledStage"> & {
+  /**
+   * What its steps were: "all", or of a profile by stages "prefill" or "decode".
+   *
+   * @generated from field: string stage = 1;
+   */
+  stage: string;
+
+  /**
+   * @generated from field: uint32 steps = 2;
+   */
+  steps: number;
+
+  /**
+   * What was measured with, and how coarse it is: for people.
+   *
+   * @generated from field: string clock = 3;
+   */
+  clock: string;
+
+  /**
+   * At most 256, the longest first.
+   *
+   * @generated from field: repeated shoal.relay.v1.ProfiledKernel kernels = 4;
+   */
+  kernels: ProfiledKernel[];
+};
+
+/**
+ * Describes the message shoal.relay.v1.ProfiledStage.
+ * Use `create(ProfiledStageSchema)` to create a new message.
+ */
+export const ProfiledStageSchema: GenMessage<ProfiledStage> = /*@__PURE__*/
+  messageDesc(file_node_relay, 28);
+
+/**
+ * @generated from message shoal.relay.v1.ProfiledKernel
+ */
+export type ProfiledKernel = Message<"shoal.relay.v1.ProfiledKernel"> & {
+  /**
+   * @generated from field: string kernel = 1;
+   */
+  kernel: string;
+
+  /**
+   * A step, on average over its stage's steps.
+   *
+   * @generated from field: double calls = 2;
+   */
+  calls: number;
+
+  /**
+   * Of one call.
+   *
+   * @generated from field: double ms = 3;
+   */
+  ms: number;
+
+  /**
+   * Of a call, where known: 10⁹ a second.
+   *
+   * @generated from field: optional double gbytes_per_second = 4;
+   */
+  gbytesPerSecond?: number | undefined;
+
+  /**
+   * @generated from field: optional double gflops = 5;
+   */
+  gflops?: number | undefined;
+
+  /**
+   * Repeats of the kernel that its time was taken of.
+   *
+   * @generated from field: uint32 repeats = 6;
+   */
+  repeats: number;
+};
+
+/**
+ * Describes the message shoal.relay.v1.ProfiledKernel.
+ * Use `create(ProfiledKernelSchema)` to create a new message.
+ */
+export const ProfiledKernelSchema: GenMessage<ProfiledKernel> = /*@__PURE__*/
+  messageDesc(file_node_relay, 29);
 
 /**
  * The sample can't go on at this node.
@@ -1159,7 +1326,7 @@ export type Failed = Message<"shoal.relay.v1.Failed"> & {
  * Use `create(FailedSchema)` to create a new message.
  */
 export const FailedSchema: GenMessage<Failed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 26);
+  messageDesc(file_node_relay, 30);
 
 /**
  * Counted values; what is not known is not set.
@@ -1267,7 +1434,7 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
  * Use `create(NodeLoadSchema)` to create a new message.
  */
 export const NodeLoadSchema: GenMessage<NodeLoad> = /*@__PURE__*/
-  messageDesc(file_node_relay, 27);
+  messageDesc(file_node_relay, 31);
 
 /**
  * @generated from message shoal.relay.v1.DetachRequest
@@ -1299,7 +1466,7 @@ export type DetachRequest = Message<"shoal.relay.v1.DetachRequest"> & {
  * Use `create(DetachRequestSchema)` to create a new message.
  */
 export const DetachRequestSchema: GenMessage<DetachRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 28);
+  messageDesc(file_node_relay, 32);
 
 /**
  * @generated from message shoal.relay.v1.DetachResponse
@@ -1312,7 +1479,7 @@ export type DetachResponse = Message<"shoal.relay.v1.DetachResponse"> & {
  * Use `create(DetachResponseSchema)` to create a new message.
  */
 export const DetachResponseSchema: GenMessage<DetachResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 29);
+  messageDesc(file_node_relay, 33);
 
 /**
  * @generated from enum shoal.relay.v1.Precision
