@@ -39,7 +39,7 @@ export function defaultChoice(
     // Some 16 workgroups at least keep every core busy to the end.
     const threads = [64, 32, 16].find((width) => rowThreads >= 16 * width) ?? 8;
     const path = subgroups && isQuantFormat(format) ? 'quads' : 'plain';
-    return { rows, columns, threads, splitThreads: 1, path };
+    return { path, rows, columns, threads, columnThreads: 1, splitThreads: 1, chains: 4 };
   };
   const wide = isQuantFormat(format) || finish === 'emit';
   const single = variant(8, 1);

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { Gpu } from './gpu.ts';
 import { defaultChoice } from './linear-choice.ts';
-import { type LinearForm, LinearKernel, type LinearVariant } from './linear-variant.ts';
+import { LinearKernel } from './linear-kernel.ts';
+import type { LinearForm, LinearVariant } from './linear-variant.ts';
 import { QUANT_FORMATS } from './quant-format.ts';
 import { isQuantFormat, type MatrixFormat } from './weight-format.ts';
 
@@ -22,7 +23,15 @@ function variants(format: MatrixFormat, form: LinearForm): readonly LinearVarian
     return [...matvec, matmul];
   });
   const rows = form.finish === 'emit' ? 8 : 2;
-  const split: LinearVariant = { rows, columns: 1, threads: 32, splitThreads: 8, path: 'plain' };
+  const split: LinearVariant = {
+    path: 'plain',
+    rows,
+    columns: 1,
+    threads: 32,
+    columnThreads: 1,
+    splitThreads: 8,
+    chains: 4,
+  };
   return [...chosen, split, ...(isQuantFormat(format) ? [{ ...split, path: 'quads' as const }] : [])];
 }
 

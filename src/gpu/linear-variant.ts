@@ -1,36 +1,42 @@
-import code from '../../shaders/linear.wgsl?raw';
-import addCode from '../../shaders/linear-add.wgsl?raw';
-import denseUnit from '../../shaders/linear-dense.wgsl?raw';
-import gateCode from '../../shaders/linear-gate.wgsl?raw';
-import pairCode from '../../shaders/linear-pair.wgsl?raw';
-import quantUnit from '../../shaders/linear-quant.wgsl?raw';
-import rotateCode from '../../shaders/linear-rotate.wgsl?raw';
-import storeCode from '../../shaders/linear-store.wgsl?raw';
-import stepCode from '../../shaders/step.wgsl?raw';
-import type { Gpu } from './gpu.ts';
-import { Kernel } from './kernel.ts';
-import type { BindingKind } from './pipeline-cache.ts';
-import { quantShape } from './quant-format.ts';
-import { expandTemplate } from './template.ts';
-import { isQuantFormat, type MatrixFormat, matrixLayout, TILE_ROWS } from './weight-format.ts';
+import { isQuantFormat, type MatrixFormat, TILE_ROWS } from './weight-format.ts';
 
 /**
  * What the products are made with. plain: WGSL without features. quads: those of a subgroup share what they load of the
- * input; of quantised formats, on devices with subgroups.
+ * input; of quantised formats, on devices with subgroups. Of precision fast: f16, products in halves (shader-f16); dot,
+ * of 8-bit integers (packed_4x8_integer_dot_product); matrix, of fragments (chromium-experimental-subgroup-matrix).
  */
-export type LinearPath = 'plain' | 'quads';
+export type LinearPath = 'plain' | 'quads' | 'f16' | 'dot' | 'matrix';
 
-/** How a linear kernel spreads over threads. Variants of equal splits give the same bits. */
+export const LINEAR_PATHS: readonly LinearPath[] = ['plain', 'quads', 'f16', 'dot', 'matrix'];
+
+/** A shape that an adapter multiplies subgroup matrices in: rows m by columns n, k summed over. */
+export interface FragmentShape {
+  readonly component: 'f16' | 'f32';
+  readonly result: 'f16' | 'f32';
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  /** Threads of a subgroup. */
+  readonly subgroup: number;
+}
+
+/** How a linear kernel spreads over threads. Exact variants of equal splits and chains give the same bits. */
 export interface LinearVariant {
+  readonly path: LinearPath;
   /** Rows of a thread; a power of two, at most 64. */
   readonly rows: number;
   /** Columns of a thread. */
   readonly columns: number;
-  /** Threads of a workgroup along rows, then columns. */
+  /** Threads of a workgroup along rows; where columnThreads is 1, then columns. */
   readonly threads: number;
+  /** Threads of a workgroup along columns. More than 1 share the input in workgroup memory. */
+  readonly columnThreads: number;
   /** Threads of a workgroup along K, one a split; 1: a thread walks all splits. */
   readonly splitThreads: number;
-  readonly path: LinearPath;
+  /** Sums that a thread keeps of a split, over k mod chains: four fill vectors, one fits more rows and columns. */
+  readonly chains: 1 | 4;
+  /** Of the path matrix. */
+  readonly fragment?: FragmentShape;
 }
 
 /** What becomes of the sums. */
@@ -44,104 +50,64 @@ export interface LinearForm {
   readonly normed: boolean;
 }
 
-/** What a form declares, and the storage it binds beside step, weights, input and output. */
-const FINISHES: Readonly<Record<LinearForm['finish'], { code: string; declare: string; bindings: BindingKind[] }>> = {
-  store: { code: storeCode, declare: '', bindings: [] },
-  add: { code: addCode, declare: '', bindings: [] },
-  emit: {
-    code: addCode,
-    declare: `@group(0) @binding(5) var<storage, read> gain: array<f32>;
-@group(0) @binding(6) var<storage, read_write> scaled: array<f32>;
-@group(0) @binding(7) var<storage, read_write> squaresOut: array<f32>;`,
-    bindings: ['read', 'write', 'write'],
-  },
-  gate: { code: gateCode, declare: pairCode, bindings: [] },
-  rotate: {
-    code: rotateCode,
-    declare: `@group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
-@group(0) @binding(6) var<storage, read_write> kv: array<f32>;
-${pairCode}
-${stepCode}`,
-    bindings: ['read', 'write'],
-  },
-};
-
-/** A compiled variant for one format. */
-export class LinearKernel {
-  readonly kernel: Kernel;
-  readonly #variant: LinearVariant;
-
-  private constructor(kernel: Kernel, variant: LinearVariant) {
-    this.kernel = kernel;
-    this.#variant = variant;
-  }
-
-  static async compile(
-    gpu: Gpu,
-    format: MatrixFormat,
-    variant: LinearVariant,
-    form: LinearForm = { finish: 'store', normed: false },
-  ): Promise<LinearKernel> {
-    checkVariant(variant, form, format);
-    const layout = matrixLayout(format);
-    const shape = isQuantFormat(format) ? quantShape(format) : undefined;
-    const finish = FINISHES[form.finish];
-    const template = code
-      .replace('#unit\n', shape ? quantUnit : denseUnit)
-      .replace('#declare\n', `${finish.declare}\n`)
-      .replace('#finish\n', finish.code);
-    const { rows, columns, threads, splitThreads, path } = variant;
-    const quads = path === 'quads';
-    const flag = (holds: boolean) => (holds ? 1 : 0);
-    const expanded = expandTemplate(template, {
-      ROWS: rows,
-      COLUMNS: columns,
-      SPLIT: flag(splitThreads > 1),
-      WHOLE: flag(splitThreads === 1),
-      NORMED: flag(form.normed),
-      PLAIN: flag(!form.normed),
-      QUADS: flag(quads),
-      SINGLES: flag(!quads),
-      EMITS: flag(form.finish === 'emit'),
-      Q4: flag(shape?.bits === 4),
-      Q8: flag(shape?.bits === 8),
-      BLOCKS_OF_16: flag(shape?.block === 16),
-      BLOCKS_OF_32: flag(shape?.block === 32),
-    });
-    const bindings: BindingKind[] = ['uniform', 'read', 'read', 'read', 'write', ...finish.bindings];
-    const SQUARES_BINDING = bindings.length;
-    if (form.normed) bindings.push('read');
-    const SCALES_BINDING = bindings.length;
-    if (shape) bindings.push('read');
-    const kernel = await Kernel.compile(gpu, {
-      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}${path === 'plain' ? '' : ` ${path}`}`,
-      enables: quads ? ['subgroups'] : [],
-      code: [...layout.code, expanded],
-      constants: {
-        ...layout.constants,
-        ...{ ROWS: rows, COLUMNS: columns, THREADS: threads, SPLIT_THREADS: splitThreads },
-        ...{ SQUARES_BINDING, SCALES_BINDING },
-      },
-      bindings,
-      threads,
-    });
-    return new LinearKernel(kernel, variant);
-  }
-
-  /** Takes `columns` columns of a part of `tiles` tiles. */
-  encode(pass: GPUComputePassEncoder, group: GPUBindGroup, tiles: number, columns: number): void {
-    const tileThreads = TILE_ROWS / this.#variant.rows;
-    this.kernel.dispatchThreads(pass, group, tiles * tileThreads * Math.ceil(columns / this.#variant.columns));
-  }
+/** Its name, which linearVariantOf takes: path-rows×columns-threads×columnThreads×splitThreads-chains[-fragment]. */
+export function variantName(variant: LinearVariant): string {
+  const { path, rows, columns, threads, columnThreads, splitThreads, chains, fragment } = variant;
+  const name = `${path}-${rows}x${columns}-${threads}x${columnThreads}x${splitThreads}-${chains}`;
+  if (!fragment) return name;
+  const { component, result, m, n, k, subgroup } = fragment;
+  return `${name}-${component}.${result}.${m}x${n}x${k}.${subgroup}`;
 }
 
-function checkVariant({ rows, threads, path }: LinearVariant, { finish }: LinearForm, format: MatrixFormat): void {
-  if (path === 'quads' && (!isQuantFormat(format) || threads % 4 !== 0)) {
-    throw new RangeError(`quads of ${threads} threads on ${format}; they take quantised formats and whole quads`);
+const NAME = /^([a-z0-9]+)-(\d+)x(\d+)-(\d+)x(\d+)x(\d+)-([14])(?:-(f16|f32)\.(f16|f32)\.(\d+)x(\d+)x(\d+)\.(\d+))?$/;
+
+/** The variant with this name. Throws RangeError where there is none. */
+export function linearVariantOf(name: string): LinearVariant {
+  const parts = NAME.exec(name);
+  const path = LINEAR_PATHS.find((known) => known === parts?.[1]);
+  if (!parts || !path) {
+    throw new RangeError(
+      `no variant of a product is named ${JSON.stringify(name)}; names are like plain-8x4-64x1x1-4, paths ${LINEAR_PATHS.join(', ')}`,
+    );
   }
+  const number = (at: number) => Number(parts[at]);
+  const variant: LinearVariant = {
+    path,
+    ...{ rows: number(2), columns: number(3), threads: number(4), columnThreads: number(5), splitThreads: number(6) },
+    chains: number(7) as 1 | 4,
+    ...(parts[8] && {
+      fragment: {
+        ...{ component: parts[8] as 'f16' | 'f32', result: parts[9] as 'f16' | 'f32' },
+        ...{ m: number(10), n: number(11), k: number(12), subgroup: number(13) },
+      },
+    }),
+  };
+  checkVariant(variant);
+  return variant;
+}
+
+/** Throws RangeError where a variant can't be: at all, or in a form or of a format where these are given. */
+export function checkVariant(variant: LinearVariant, form?: LinearForm, format?: MatrixFormat): void {
+  const { path, rows, columns, threads, columnThreads, splitThreads } = variant;
+  const refuse = (why: string) => {
+    throw new RangeError(`variant ${variantName(variant)}: ${why}`);
+  };
+  if (![1, 2, 4, 8, 16, 32, 64].includes(rows)) refuse(`${rows} rows a thread; a power of two up to ${TILE_ROWS}`);
+  for (const [count, what] of [
+    [columns, 'columns'],
+    [threads, 'threads'],
+    [columnThreads, 'threads along columns'],
+    [splitThreads, 'threads along K'],
+  ] as const) {
+    if (!Number.isInteger(count) || count < 1) refuse(`${count} ${what}; at least 1`);
+  }
+  const invocations = threads * columnThreads * splitThreads;
+  if (invocations > 256) refuse(`${invocations} threads a workgroup; devices may have 256`);
+  if (path === 'quads' && threads % 4 !== 0) refuse(`${threads} threads are no whole quads`);
+  if (path === 'quads' && format && !isQuantFormat(format)) refuse(`quads take quantised formats, not ${format}`);
   // A thread of 8 rows has one of the sums of squares, and one of 2 whole pairs.
-  if (finish === 'emit' && rows !== 8) throw new RangeError(`${rows} rows a thread; emitting takes 8`);
-  if ((finish === 'gate' || finish === 'rotate') && (rows < 2 || rows > 8)) {
-    throw new RangeError(`${rows} rows a thread; pairs take 2, 4 or 8`);
+  if (form?.finish === 'emit' && rows !== 8) refuse(`${rows} rows a thread; emitting takes 8`);
+  if ((form?.finish === 'gate' || form?.finish === 'rotate') && (rows < 2 || rows > 8)) {
+    refuse(`${rows} rows a thread; pairs take 2, 4 or 8`);
   }
 }

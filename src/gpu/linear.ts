@@ -1,9 +1,12 @@
 import type { Gpu } from './gpu.ts';
 import type { UniformField } from './kernel.ts';
+import { tellWork } from './kernel-work.ts';
 import { type ChooseLinear, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
-import { type LinearForm, LinearKernel } from './linear-variant.ts';
+import { LinearKernel } from './linear-kernel.ts';
+import type { LinearForm } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
+import { STEP_HEADER } from './step-layout.ts';
 import { wordsOfRow } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
 
@@ -150,6 +153,14 @@ async function bindPart(
     ],
     [buffers.step, weights!, buffers.input, buffers.output, ...more, ...(norm ? [norm.squares] : []), ...scales],
   );
+  const partRows = matrix.paired ? 2 * part.rows : part.rows;
+  tellWork(group, {
+    what: `${partRows} × ${matrix.columns}`,
+    bytes: part.planes.reduce((sum, { size }) => sum + size, 0),
+    flops: 2 * partRows * matrix.columns,
+    columns: shape.countWord === STEP_HEADER.logits ? 'logits' : 'rows',
+    firstColumn: shape.firstColumn ?? 0,
+  });
   return { tiles: part.tiles, matvec, matmul: matmul!, group };
 }
 

@@ -1,8 +1,21 @@
-/** Features that some variants of kernels are for, asked for where the adapter has them. */
-const FEATURES = ['subgroups'] as const satisfies readonly GPUFeatureName[];
+/** Features that some variants of kernels are for, and the profiler; asked for where the adapter has them. */
+const FEATURES = [
+  'subgroups',
+  'shader-f16',
+  'timestamp-query',
+  // Not in WebGPU's types yet.
+  'chromium-experimental-subgroup-matrix' as GPUFeatureName,
+] as const satisfies readonly GPUFeatureName[];
 
 /** Limits worth more than the default where the adapter has it: larger weights and KV pools in one binding. */
 const RAISED_LIMITS = ['maxBufferSize', 'maxStorageBufferBindingSize'] as const;
+
+const languages = new WeakMap<GPUDevice, ReadonlySet<string>>();
+
+/** Features of WGSL that need no enabling, of a device that requestDevice gave; of others none are known. */
+export function deviceLanguage(device: GPUDevice): ReadonlySet<string> {
+  return languages.get(device) ?? new Set();
+}
 
 export interface AcquiredDevice {
   readonly adapter: GPUAdapter;
@@ -32,7 +45,9 @@ export async function requestDevice(gpu: GPU, request: DeviceRequest = {}): Prom
     for (const name of RAISED_LIMITS) requiredLimits[name] = adapter.limits[name];
   }
   try {
-    return { adapter, device: await adapter.requestDevice({ label: 'shoal', requiredLimits, requiredFeatures }) };
+    const device = await adapter.requestDevice({ label: 'shoal', requiredLimits, requiredFeatures });
+    if (!request.defaultLimits) languages.set(device, new Set(gpu.wgslLanguageFeatures ?? []));
+    return { adapter, device };
   } catch (error) {
     throw new DeviceUnavailableError(`the adapter gives no device: ${(error as Error).message}`);
   }
