@@ -1,3 +1,4 @@
+import { DispatchRecorder } from '../gpu/dispatch-recorder.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
 import { checkMasks } from './masks.ts';
@@ -9,6 +10,8 @@ import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { type DrawParts, StepDraws } from './step-draws.ts';
 import { StepError } from './step-error.ts';
 import { type EncodedStep, encodeStep } from './step-metadata.ts';
+import type { ProfileOptions, StepProfile } from './step-profile.ts';
+import { profileStep } from './step-profiler.ts';
 
 /** Steps that may be in flight at once. */
 const STEPS_IN_FLIGHT = 4;
@@ -55,6 +58,8 @@ export class GpuRunner implements Runner {
   readonly #words: Uint32Array<ArrayBuffer>;
   readonly #lost: Promise<RunnerLostError>;
   #slots: readonly SlotTraits[];
+  /** Kernels are being timed: no step may run beside them. */
+  #profiling = false;
   /** The step whose masked rows weren't drawn yet. */
   #pending: SubmittedStep | undefined;
   #end: RunnerLostError | undefined;
@@ -145,6 +150,28 @@ export class GpuRunner implements Runner {
     this.#settle(submitted);
   }
 
+  /** See Runner. Rejects with StepError while a step is under way, with RunnerLostError once the device is lost. */
+  async profile(batch: StepBatch, options: ProfileOptions = {}): Promise<StepProfile> {
+    if (this.#inFlight.size > 0) throw new StepError('a step is under way, and kernels are timed alone');
+    const step = this.#encodeStep(batch);
+    const { gpu, slots, advance, model } = this.#parts;
+    const slotsBefore = this.#slots;
+    const recorder = new DispatchRecorder();
+    const { pass } = recorder;
+    if (step.repeat > 1) advance.encode(pass, step.rows);
+    this.#forward(pass, step, 0);
+    this.#draws.encode(pass, step);
+    if (step.masked > 0) this.#draws.encodeMasked(pass, step);
+    this.#profiling = true;
+    try {
+      const parts = { gpu, slots, tileRows: model.tileRows };
+      return await profileStep(parts, step, recorder.dispatches, () => this.#write(batch, step), options);
+    } finally {
+      this.#slots = slotsBefore;
+      this.#profiling = false;
+    }
+  }
+
   /**
    * Runs `batch`, once and without masks, and gives the raw logits of its logits rows, [vocabulary] each. For tests: it
    * copies them all out.
@@ -194,6 +221,7 @@ export class GpuRunner implements Runner {
 
   #encodeStep(batch: StepBatch): EncodedStep {
     if (this.#end) throw this.#end;
+    if (this.#profiling) throw new StepError('kernels are being timed');
     if (this.#pending) throw new StepError("the step before has masked rows that weren't drawn");
     return encodeStep(this.#words, batch, this.#parts, this.#slots);
   }

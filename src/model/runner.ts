@@ -1,3 +1,5 @@
+import type { ProfileOptions, StepProfile } from './step-profile.ts';
+
 /** Tokens of KV in one block. */
 export const BLOCK_TOKENS = 16;
 
@@ -156,6 +158,12 @@ export interface Runner {
    * settles after that. Throws StepError where the masks are not one for each masked row.
    */
   drawMasked(masks: readonly (Uint32Array | undefined)[]): void;
+  /**
+   * Times each kernel of `batch` by itself, repeated, without any of its results; no step may be under way, and none
+   * comes before the promise settles. Slots stay as they were. KV of the batch's rows and blocks that it copies into hold anything
+   * then: `batch` has to be the next step. Absent: there are no kernels. Rejects when the device is lost.
+   */
+  profile?(batch: StepBatch, options?: ProfileOptions): Promise<StepProfile>;
   /** Frees every buffer. */
   destroy(): void;
 }

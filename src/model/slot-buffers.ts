@@ -55,6 +55,35 @@ export class SlotBuffers {
     return new SlotBuffers(gpu, limits, buffers);
   }
 
+  /** A copy of what draws change, until `restore` puts it back and frees it. Rejects with AllocationError. */
+  async save(gpu: Gpu): Promise<{ restore(): void }> {
+    const changed = [this.lastIds, this.slots, this.counted];
+    const copies: GPUBuffer[] = [];
+    const free = () => {
+      for (const copy of copies) gpu.buffers.free(copy);
+    };
+    try {
+      for (const { label, size } of changed) copies.push(await gpu.storage(`${label}, saved`, size));
+    } catch (error) {
+      free();
+      throw error;
+    }
+    const copyAll = (from: readonly GPUBuffer[], to: readonly GPUBuffer[]) => {
+      const encoder = gpu.device.createCommandEncoder({ label: 'slots' });
+      from.forEach((buffer, i) => {
+        encoder.copyBufferToBuffer(buffer, 0, to[i]!, 0, buffer.size);
+      });
+      gpu.device.queue.submit([encoder.finish()]);
+    };
+    copyAll(changed, copies);
+    return {
+      restore: () => {
+        copyAll(copies, changed);
+        free();
+      },
+    };
+  }
+
   /** What the slot's draws are adjusted by from the next submit on. A plain start writes nothing: no row asks then. */
   start(start: SlotStart): void {
     const { slot, outputIds, stopIds, biases, logprobIds } = start;
