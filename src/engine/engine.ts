@@ -1,5 +1,6 @@
 import { BLOCK_TOKENS, type Runner } from '../model/runner.ts';
 import type { AdmissionPolicy } from './admission-order.ts';
+import type { CacheNews } from './cache-log.ts';
 import { Constraints } from './constraints.ts';
 import type { EngineLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
@@ -143,6 +144,21 @@ export class Engine {
   /** Forgets every cached prefix that no sequence runs on. Returns the tokens given back. */
   flushCache(): number {
     return this.#scheduler.kv.flush() * BLOCK_TOKENS;
+  }
+
+  /** Has `takeCacheNews` tell all that is cached anew: to a relay that knows nothing of it. */
+  beginCacheNews(): void {
+    this.#scheduler.kv.prefixes.beginLog();
+  }
+
+  /** What changed in the prefix cache since the last call, of at most `most` blocks. */
+  takeCacheNews(most: number): readonly CacheNews[] {
+    const { prefixes } = this.#scheduler.kv;
+    return prefixes.log.take(most, prefixes.blocks);
+  }
+
+  get hasCacheNews(): boolean {
+    return !this.#scheduler.kv.prefixes.log.empty;
   }
 
   #refusal(request: EngineRequest): Refusal | undefined {

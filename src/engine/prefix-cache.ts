@@ -1,4 +1,5 @@
 import { BLOCK_TOKENS } from '../model/runner.ts';
+import { CacheLog } from './cache-log.ts';
 
 /**
  * One block of cached KV: the tokens it holds, below the blocks before them. A node with fewer than BLOCK_TOKENS
@@ -32,6 +33,7 @@ export interface CacheMatch {
  * leaves first, the least recently used first (as in SGLang's RadixAttention, https://arxiv.org/abs/2312.07104).
  */
 export class PrefixCache {
+  readonly #log = new CacheLog();
   readonly #release: (blocks: readonly number[]) => void;
   readonly #roots = new Map<string, CacheNode>();
   #clock = 0;
@@ -51,6 +53,15 @@ export class PrefixCache {
   /** Blocks that `evict` can give. */
   get evictableBlocks(): number {
     return this.#blocks - this.#lockedBlocks;
+  }
+
+  /** What changed since it was last asked; `beginLog` tells all that is there anew. */
+  get log(): Pick<CacheLog, 'empty' | 'take'> {
+    return this.#log;
+  }
+
+  beginLog(): void {
+    this.#log.begin(this.nodes());
   }
 
   /** The longest run of `ids` that is cached under `root`, of at most `limit` tokens. */
@@ -104,6 +115,7 @@ export class PrefixCache {
     const node: CacheNode = { parent: above, tokens: [...tokens], block, children: [], locks: 0, usedAt };
     above.children.push(node);
     this.#blocks++;
+    this.#log.stored(node);
     return node;
   }
 
@@ -150,6 +162,7 @@ export class PrefixCache {
     const siblings = node.parent!.children;
     siblings.splice(siblings.indexOf(node), 1);
     this.#blocks--;
+    this.#log.removed(node);
     this.#release([node.block]);
   }
 

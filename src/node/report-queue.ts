@@ -29,6 +29,11 @@ export class ReportQueue<Event> {
     return this.#waiting.length === 0 && this.#sent === undefined;
   }
 
+  /** Whether what is pushed now goes with the next report: nothing is to go again, and no whole report waits. */
+  get hasRoom(): boolean {
+    return this.#sent === undefined && this.#waiting.length < BATCH_EVENTS / 2;
+  }
+
   push(events: readonly Event[]): void {
     if (events.length === 0) return;
     this.#waiting.push(...events);

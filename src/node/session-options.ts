@@ -2,6 +2,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Client } from '@connectrpc/connect';
 import type { AttachRequest, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
+import type { CacheNews } from '../engine/cache-log.ts';
 import type { EngineRequest } from '../engine/request.ts';
 
 /** What a session drives: the engine, as the relay's commands need it. */
@@ -13,6 +14,11 @@ export interface CommandTarget {
   grant(jobId: bigint, index: number, credit: number): void;
   /** Returns the tokens given back. */
   flushCache(): number;
+  /** Has `takeCacheNews` tell all that is cached anew. */
+  beginCacheNews(): void;
+  /** What changed in the prefix cache since the last call, of at most `most` blocks. */
+  takeCacheNews(most: number): readonly CacheNews[];
+  readonly hasCacheNews: boolean;
   setPolicy(policy: AdmissionPolicy): void;
 }
 

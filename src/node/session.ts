@@ -13,7 +13,7 @@ import { backoffMs } from './backoff.ts';
 import { ReportQueue } from './report-queue.ts';
 import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
 import { weightOf } from './weight.ts';
-import { admissionPolicy, engineRequest } from './wire.ts';
+import { admissionPolicy, cacheEvent, engineRequest } from './wire.ts';
 
 export const PROTOCOL_VERSION = 1;
 
@@ -26,6 +26,8 @@ interface Attached extends SessionKey {
 const ATTACH_TIMEOUT_MS = 10_000;
 const DETACH_TIMEOUT_MS = 2_000;
 const REPORT_RETRY_MS = 200;
+/** Blocks of the prefix cache that one report tells of: some 10 KB. */
+const MOST_NEWS_BLOCKS = 128;
 
 /** Statuses of Attach after which trying again is of no use. */
 const REFUSALS: ReadonlySet<Code> = new Set([
@@ -144,7 +146,10 @@ export class Session {
 
   #welcome(welcome: Welcome): void {
     const { sessionToken, relayEpoch, sessionEpoch, leaseMs, heartbeatMs } = welcome;
-    if (!welcome.resumed) this.#forget();
+    if (!welcome.resumed) {
+      this.#forget();
+      this.#options.target.beginCacheNews();
+    }
     this.#queue.acknowledge(welcome.lastReportSeq);
     this.#attached = { sessionToken, relayEpoch, sessionEpoch, leaseMs, heartbeatMs };
     this.#otherBuild = isOtherBuild(this.#options.identity.build, welcome.build);
@@ -201,6 +206,7 @@ export class Session {
     const attached = this.#attached;
     if (!attached) return;
     const { sessionToken, relayEpoch, sessionEpoch, leaseMs } = attached;
+    this.#queueCacheNews();
     const batch = this.#queue.next();
     const response = await this.#options.client.report(
       {
@@ -216,6 +222,14 @@ export class Session {
     );
     // A forgotten session's answer says nothing about the new one's reports.
     if (this.#attached === attached) this.#queue.acknowledge(response.lastReportSeq);
+  }
+
+  /** What the prefix cache has to tell goes with the next report; what is too much for it goes at once with another. */
+  #queueCacheNews(): void {
+    if (!this.#queue.hasRoom) return;
+    const { target } = this.#options;
+    this.#queue.push(target.takeCacheNews(MOST_NEWS_BLOCKS).map(cacheEvent));
+    if (target.hasCacheNews) this.#queue.poke();
   }
 
   #endIfDone(): void {

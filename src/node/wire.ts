@@ -12,6 +12,7 @@ import {
 } from '../contract/gen/node_relay_pb.ts';
 import { packFloats } from '../contract/packed-floats.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
+import type { CacheNews } from '../engine/cache-log.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
 import type { EngineEvent, TopLogprobs as EngineTop, FailureCode, FinishReason } from '../engine/event.ts';
 import type { Constraint, EngineRequest } from '../engine/request.ts';
@@ -172,6 +173,21 @@ function nodeEvent(event: EngineEvent): NodeEventInit {
       };
     case 'failed':
       return { jobId, index, event: { case: 'failed', value: { code: CODES[event.code], message: event.message } } };
+  }
+}
+
+/** The wire's form of what happened in the prefix cache. */
+export function cacheEvent(news: CacheNews): NodeEventInit {
+  switch (news.type) {
+    case 'stored': {
+      const { parent, blocks, ids } = news;
+      const value = { blocks: [...blocks], tokenIds: [...ids], ...(parent === undefined ? {} : { parent }) };
+      return { event: { case: 'cacheStored', value } };
+    }
+    case 'removed':
+      return { event: { case: 'cacheRemoved', value: { blocks: [...news.blocks] } } };
+    case 'cleared':
+      return { event: { case: 'cacheCleared', value: {} } };
   }
 }
 

@@ -15,10 +15,11 @@ import type { LinkSettings } from './link-settings.ts';
 import { readNodeFacts, type WantedModel } from './node-facts.ts';
 import { NodeLink } from './node-link.ts';
 import { MAX_NODES } from './options.ts';
+import { PrefixIndex } from './prefix-index.ts';
 import { PutOut } from './put-out.ts';
 import { Signal } from './signal.ts';
 
-export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch'>, WantedModel {
+export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch' | 'prefixes'>, WantedModel {
   readonly ranks: number | undefined;
 }
 
@@ -35,6 +36,8 @@ export class Fleet implements LinkOwner {
   readonly relayEpoch = randomBytes(8).readBigUInt64LE() >> 1n;
   /** Nodes came or went, or can be reached again. */
   readonly changed = new Signal();
+  /** Which prefixes each node caches. */
+  readonly prefixes = new PrefixIndex();
   private readonly sessions = new Map<string, NodeLink>();
   private readonly putOut = new PutOut();
   private lastEpoch = 0n;
@@ -92,7 +95,8 @@ export class Fleet implements LinkOwner {
         link.end(new ConnectError('A newer Attach of the same node took over.', Code.Aborted));
     }
     const rank = this.freeRank();
-    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch: this.relayEpoch }, this);
+    const { relayEpoch, prefixes } = this;
+    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch, prefixes }, this);
     this.sessions.set(link.token, link);
     this.log.info({ rank, node: facts.nodeId, adapter: facts.adapter }, 'node attached');
     this.drainOther(link, facts.build);

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { Code } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
 import type { NormalisedRequest } from '../contract/normalised-request.ts';
+import { blockHashes } from './block-hashes.ts';
 import { type CreditWindow, creditWindow } from './credit.ts';
 import { PromptLogprobs, type PromptPosition } from './prompt-logprobs.ts';
 import type { Finish, NewToken, Sample } from './sample.ts';
@@ -63,6 +64,7 @@ export class Job {
   private taken = 0;
   private lies = 0;
   private readonly window: CreditWindow;
+  private hashes: readonly number[] | undefined;
 
   constructor(id: bigint, request: NormalisedRequest) {
     this.id = id;
@@ -82,6 +84,13 @@ export class Job {
       promptState: undefined,
       finish: undefined,
     }));
+  }
+
+  /** What its prompt has in common with others, see blockHashes; embeddings have nothing. */
+  get prefix(): readonly number[] {
+    const { inputEmbeds, inputIds } = this.request;
+    this.hashes ??= inputEmbeds ? [] : blockHashes(inputIds);
+    return this.hashes;
   }
 
   /** Samples that a node still has to work on. */

@@ -1,5 +1,6 @@
 import type { Build } from '../contract/gen/node_relay_pb.ts';
 import type { SchedulePolicyName } from './options.ts';
+import type { PrefixIndex } from './prefix-index.ts';
 
 /** What is the same for all nodes' sessions. */
 export interface LinkSettings {
@@ -11,5 +12,6 @@ export interface LinkSettings {
   readonly vocabSize: number;
   readonly hiddenSize: number;
   readonly build: Build;
+  readonly prefixes: PrefixIndex;
   readonly schedulePolicy: SchedulePolicyName;
 }

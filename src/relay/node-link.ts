@@ -2,26 +2,20 @@ import { randomBytes } from 'node:crypto';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
-import type {
-  CacheFlushed,
-  NodeCommand,
-  NodeCommandSchema,
-  NodeEvent,
-  NodeLoad,
-  ReportRequest,
-} from '../contract/gen/node_relay_pb.ts';
+import type { NodeCommand, NodeCommandSchema, NodeLoad, ReportRequest } from '../contract/gen/node_relay_pb.ts';
 import { isStatusCode } from '../contract/status-table.ts';
 import { checkLoad } from './check-load.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost } from './job.ts';
-import { takeJobEvent } from './job-event.ts';
 import { Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
+import { LinkEvents } from './link-events.ts';
 import type { LinkOwner } from './link-owner.ts';
 import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
+import type { NodePrefixes } from './node-prefixes.ts';
 import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import type { Sample } from './sample.ts';
@@ -46,8 +40,11 @@ export class NodeLink implements JobHost, StreamSource {
   ended: ConnectError | undefined;
   /** It is over since the node told what can't be. */
   lied = false;
-  private readonly jobs = new RunningJobs();
+  /** What it caches. */
+  readonly prefixes: NodePrefixes;
+  private readonly jobs: RunningJobs;
   private readonly flushes = new PendingFlushes();
+  private readonly events: LinkEvents;
   private readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
   private readonly owner: LinkOwner;
@@ -64,6 +61,15 @@ export class NodeLink implements JobHost, StreamSource {
     this.settings = settings;
     this.owner = owner;
     this.clocks = new LinkClocks(settings.leaseMs, (why) => this.end(new ConnectError(why, Code.DeadlineExceeded)));
+    this.prefixes = settings.prefixes.open(rank, facts.poolTokens, settings.vocabSize);
+    this.jobs = new RunningJobs(this.prefixes);
+    const { jobs, flushes, prefixes } = this;
+    this.events = new LinkEvents({
+      ...{ facts, jobs, flushes, prefixes, settings },
+      onTokens: (count) => owner.onTokens(count),
+      onFinished: () => owner.onLinkChange(this),
+      onFailed: (job, code, message) => this.giveBack(job, code, message),
+    });
   }
 
   /** Its user holds it: it finishes what it has. */
@@ -180,7 +186,7 @@ export class NodeLink implements JobHost, StreamSource {
         }
         // Counted before its events: a report that ends the session is not taken in a second time either.
         this.lastReportSeq = request.seq;
-        for (const event of request.events) this.takeOrBlame(event, request.load);
+        for (const event of request.events) this.events.take(event, request.load);
       }
     } catch (error) {
       this.lied = error instanceof Lie;
@@ -208,6 +214,7 @@ export class NodeLink implements JobHost, StreamSource {
     for (const one of running) one.job.leaveHost(one.told || one.commandSeq <= this.outbox.acknowledgedSeq);
     this.outbox.clear();
     this.flushes.clear();
+    this.settings.prefixes.close(this.prefixes);
     this.woken.notify();
     this.owner.onLinkEnd(
       this,
@@ -220,38 +227,6 @@ export class NodeLink implements JobHost, StreamSource {
     const wasPaused = this.paused;
     this.load = checkLoad(load, this.facts, this.givenSamples);
     if (this.paused !== wasPaused) this.owner.onLinkChange(this);
-  }
-
-  private takeOrBlame(event: NodeEvent, load: NodeLoad | undefined): void {
-    try {
-      this.take(event, load);
-    } catch (error) {
-      if (error instanceof Lie) this.jobs.find(event.jobId)?.job.liedAbout();
-      throw error;
-    }
-  }
-
-  private take(event: NodeEvent, load: NodeLoad | undefined): void {
-    if (event.event.case === 'cacheFlushed') {
-      this.takeFlushed(event.jobId, event.event.value, load);
-      return;
-    }
-    const running = this.jobs.find(event.jobId);
-    if (!running) {
-      if (this.jobs.wasHere(event.jobId)) return;
-      throw new Lie('an event of a job that it never had');
-    }
-    takeJobEvent(event, running, this.settings, {
-      onTokens: (count) => this.owner.onTokens(count),
-      onFinished: () => this.owner.onLinkChange(this),
-      onFailed: (code, message) => this.giveBack(running.job, code, message),
-    });
-  }
-
-  private takeFlushed(jobId: bigint, { flushId, freedTokens }: CacheFlushed, load: NodeLoad | undefined): void {
-    if (jobId !== 0n) throw new Lie('a flush of a job');
-    if (freedTokens > this.facts.poolTokens) throw new Lie('more freed tokens than its pool has');
-    this.flushes.answer(flushId, { freedTokens, keptTokens: load?.cachedTokens });
   }
 
   /** A sample failed at the node: the whole job leaves it, so that its samples stay together. */

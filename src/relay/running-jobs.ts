@@ -1,4 +1,5 @@
 import type { Job } from './job.ts';
+import type { NodePrefixes } from './node-prefixes.ts';
 import type { Sample } from './sample.ts';
 
 /** Jobs that ended at a node, whose late events it may still tell. */
@@ -48,6 +49,12 @@ export class RunningJob {
 export class RunningJobs {
   private readonly running = new Map<bigint, RunningJob>();
   private readonly recent = new Set<bigint>();
+  private readonly prefixes: NodePrefixes;
+
+  /** Their prompts are among `prefixes` while they run. */
+  constructor(prefixes: NodePrefixes) {
+    this.prefixes = prefixes;
+  }
 
   get size(): number {
     return this.running.size;
@@ -59,6 +66,7 @@ export class RunningJobs {
 
   add(running: RunningJob): void {
     this.running.set(running.job.id, running);
+    this.prefixes.addPrompt(running.job.prefix);
   }
 
   find(id: bigint): RunningJob | undefined {
@@ -73,6 +81,7 @@ export class RunningJobs {
   /** False where it wasn't here. */
   remove(job: Job): boolean {
     if (!this.running.delete(job.id)) return false;
+    this.prefixes.dropPrompt(job.prefix);
     this.recent.add(job.id);
     if (this.recent.size > REMEMBERED_JOBS) {
       for (const oldest of this.recent) {
@@ -87,6 +96,7 @@ export class RunningJobs {
   clear(): readonly RunningJob[] {
     const { all } = this;
     this.running.clear();
+    for (const { job } of all) this.prefixes.dropPrompt(job.prefix);
     return all;
   }
 }

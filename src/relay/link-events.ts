@@ -1,0 +1,81 @@
+import type { NodeEvent, NodeLoad } from '../contract/gen/node_relay_pb.ts';
+import type { Job } from './job.ts';
+import { takeJobEvent } from './job-event.ts';
+import { Lie } from './lie.ts';
+import type { LinkSettings } from './link-settings.ts';
+import type { NodeFacts } from './node-facts.ts';
+import type { NodePrefixes } from './node-prefixes.ts';
+import type { PendingFlushes } from './pending-flushes.ts';
+import type { RunningJobs } from './running-jobs.ts';
+
+export interface LinkEventParts {
+  readonly facts: NodeFacts;
+  readonly jobs: RunningJobs;
+  readonly flushes: PendingFlushes;
+  readonly prefixes: NodePrefixes;
+  readonly settings: LinkSettings;
+  readonly onTokens: (count: number) => void;
+  readonly onFinished: () => void;
+  /** A sample of the job failed at the node. */
+  readonly onFailed: (job: Job, code: number, message: string) => void;
+}
+
+/** Takes in what one session's node tells, event by event, and believes nothing that can't be. */
+export class LinkEvents {
+  private readonly parts: LinkEventParts;
+
+  constructor(parts: LinkEventParts) {
+    this.parts = parts;
+  }
+
+  /** `load` is what the same report told. Throws Lie. */
+  take(event: NodeEvent, load: NodeLoad | undefined): void {
+    const { jobs } = this.parts;
+    try {
+      if (!this.takeOwn(event, load)) this.takeOfJob(event);
+    } catch (error) {
+      if (error instanceof Lie) jobs.find(event.jobId)?.job.liedAbout();
+      throw error;
+    }
+  }
+
+  /** Events of no job. False: it is another. */
+  private takeOwn({ jobId, event }: NodeEvent, load: NodeLoad | undefined): boolean {
+    const { facts, flushes, prefixes } = this.parts;
+    switch (event.case) {
+      case 'cacheFlushed': {
+        const { flushId, freedTokens } = event.value;
+        if (freedTokens > facts.poolTokens) throw new Lie('more freed tokens than its pool has');
+        flushes.answer(flushId, { freedTokens, keptTokens: load?.cachedTokens });
+        break;
+      }
+      case 'cacheStored':
+        prefixes.stored(event.value);
+        break;
+      case 'cacheRemoved':
+        prefixes.removed(event.value);
+        break;
+      case 'cacheCleared':
+        prefixes.clear();
+        break;
+      default:
+        return false;
+    }
+    if (jobId !== 0n) throw new Lie('an event of the node and of a job');
+    return true;
+  }
+
+  private takeOfJob(event: NodeEvent): void {
+    const { jobs, settings, onTokens, onFinished, onFailed } = this.parts;
+    const running = jobs.find(event.jobId);
+    if (!running) {
+      if (jobs.wasHere(event.jobId)) return;
+      throw new Lie('an event of a job that it never had');
+    }
+    takeJobEvent(event, running, settings, {
+      onTokens,
+      onFinished,
+      onFailed: (code, message) => onFailed(running.job, code, message),
+    });
+  }
+}
