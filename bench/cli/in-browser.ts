@@ -3,10 +3,12 @@ import type { AddressInfo } from 'node:net';
 import type { Browser } from 'playwright-core';
 import sirv from 'sirv';
 import { hasDisplay, launchOptions, mayHaveGpu } from '../../src/cli/launch-browser.ts';
+import { serveModelFile } from '../../src/relay/model-files.ts';
+import type { ServedModel } from '../../src/relay/served-model.ts';
 import type { BenchReport } from '../core/report.ts';
 import type { AnyRequest } from '../core/setting.ts';
 
-/** A browser on the built bench page. */
+/** A browser on the built bench page; `served` is at /model, as a relay has it. */
 export class BrowserRuntime {
   readonly #browser: Browser;
   readonly #server: Server;
@@ -18,13 +20,19 @@ export class BrowserRuntime {
     this.#url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
   }
 
-  static async start(executablePath: string, pageFolder: string, root: string): Promise<BrowserRuntime> {
+  static async start(
+    executablePath: string,
+    pageFolder: string,
+    root: string,
+    served?: ServedModel,
+  ): Promise<BrowserRuntime> {
     const page = sirv(pageFolder, { dev: true });
     const models = sirv(root, { dev: true });
     const server = createServer((request, response) => {
       // Cross-origin isolated, as the relay's page is: timers are fine then.
       response.setHeader('Cross-Origin-Opener-Policy', 'same-origin');
       response.setHeader('Cross-Origin-Embedder-Policy', 'require-corp');
+      if (served && serveModelFile(served, request, response)) return;
       const serve = request.url?.startsWith('/models/') ? models : page;
       serve(request, response, () => {
         response.writeHead(404).end();

@@ -143,7 +143,7 @@ function deferred() {
   return { promise, resolve, reject };
 }
 
-function greedy(
+export function greedy(
   jobId: bigint,
   inputIds: readonly number[],
   maxNewTokens: number,

@@ -22,7 +22,12 @@ export interface KernelsRequest {
   readonly quick: boolean;
 }
 
-export type AnyRequest = BenchRequest | KernelsRequest;
+/** A model that a relay, or what serves as one, has at `url`: how long until a node is ready. */
+export interface ReadyRequest {
+  readonly url: string;
+}
+
+export type AnyRequest = BenchRequest | KernelsRequest | ReadyRequest;
 
 export interface TraceChoice {
   readonly name: string;

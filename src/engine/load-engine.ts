@@ -42,9 +42,13 @@ export async function loadEngine(
   startGrammarWorker: StartGrammarWorker,
   onEvents: (events: readonly EngineEvent[]) => void,
 ): Promise<LoadedEngine> {
+  const start = performance.now();
   const { adapter, device } = await requestDevice(gpu);
+  performance.measure('load device', { start });
   try {
+    const reading = performance.now();
     const { checkpoint, config, tokens, stopIds } = await readModel(files);
+    performance.measure('load header', { start: reading });
     const runner = await loadLlama(device, checkpoint, config, {
       maxRows: Math.max(MAX_ROWS, budget.maxRunning),
       maxSequences: budget.maxRunning,

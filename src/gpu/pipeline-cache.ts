@@ -56,12 +56,14 @@ export class PipelineCache {
     this.#device.pushErrorScope('validation');
     const module = this.#device.createShaderModule({ label: name, code });
     const scope = this.#device.popErrorScope();
+    const start = performance.now();
     try {
       const pipeline = await this.#device.createComputePipelineAsync({
         label: name,
         layout: this.#device.createPipelineLayout({ label: name, bindGroupLayouts: [layout] }),
         compute: { module, entryPoint: 'main' },
       });
+      performance.measure('compile', { start, detail: name });
       return { pipeline, layout };
     } catch (error) {
       await scope.catch(() => {});

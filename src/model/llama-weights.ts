@@ -45,6 +45,7 @@ export async function loadLlamaWeights(
   if (!(from >= 0 && from < to && to <= config.layers)) {
     throw new RangeError(`layers ${from} to ${to} of a model of ${config.layers}`);
   }
+  const start = performance.now();
   const tensors = new LlamaTensors(checkpoint, onRead, quantisation);
   const before = gpu.buffers.liveBytes;
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
@@ -90,6 +91,7 @@ export async function loadLlamaWeights(
   }
   const finalNorm = isLast ? await norm(FINAL_NORM_NAME) : undefined;
   const head = headSource ? await WeightMatrix.load(gpu, hiddenSize, [headSource]) : isLast ? embedding : undefined;
+  performance.measure('load read', { start });
   await Promise.all(compiling);
   return {
     from,

@@ -77,6 +77,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
   const groups = llamaKvGroups(config);
   const blocks = poolBlocks(groups, options, gpu.bindingLimit);
   const limits = runnerLimits(config, options, blocks);
+  const start = performance.now();
   const weights = await loadLlamaWeights(
     gpu,
     checkpoint,
@@ -86,6 +87,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     options.quantisation,
   );
   const positions = Math.min(limits.contextLength, blocks * BLOCK_TOKENS);
+  performance.measure('load weights', { start });
   const splitItems = Math.max(
     1,
     Math.min(
@@ -102,6 +104,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
     SlotBuffers.create(gpu, limits),
   ]);
+  performance.measure('load pool', { start });
   const { maxRows, maxLogitsRows } = limits;
   const model = await Llama.create(gpu, config, weights, {
     step,
@@ -112,6 +115,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     positions,
     attentionParts,
   });
+  performance.measure('load model', { start });
   const { tileRows, logits } = model;
   const vocabulary = config.vocabSize;
   const { maxTop, maxLogprobIds, maxBiases } = limits;
@@ -125,6 +129,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     { vocabulary, tileRows, maxLogitsRows, maxCounted: maxCountedIds(limits), maxBiases },
     { ...slots, step, logits, results: sampler.results },
   );
+  performance.measure('load sampler', { start });
   const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
   const advance = await StepAdvance.create(gpu, step);
   return GpuRunner.create({
