@@ -51,7 +51,7 @@ export async function openModel(
 }
 
 /** Every token is the letter a: random weights have no vocabulary, and nothing looks at their text. */
-function anyTokens(vocabSize: number): TokenBytes {
+export function anyTokens(vocabSize: number): TokenBytes {
   const letter = Uint8Array.of(97);
   return { vocabSize, bytes: () => letter, isSpecial: () => false, stripStart: 0 };
 }

@@ -7,6 +7,8 @@ export interface BenchReport {
   readonly software: boolean;
   readonly roofline: Roofline;
   readonly tables: readonly BenchTable[];
+  /** What wasn't measured, and why. */
+  readonly leftOut?: readonly string[];
 }
 
 /** What this adapter can do at most, as measured in this run. */

@@ -2,6 +2,7 @@ import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
 import type { StartGrammarWorker } from '../../src/engine/grammar/grammar-messages.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
+import { WEIGHT_FORMATS } from '../../src/gpu/weight-format.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { attentionTable } from './attention-table.ts';
@@ -70,7 +71,7 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
       device,
       runner,
       model,
-      work: new Work(model.llama, model.weights, roofline),
+      work: new Work(model.llama, WEIGHT_FORMATS[model.weights].bytes, roofline),
       roofline,
       request,
       software,

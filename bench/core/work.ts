@@ -1,4 +1,3 @@
-import { WEIGHT_FORMATS, type WeightFormat } from '../../src/gpu/weight-format.ts';
 import type { LlamaConfig } from '../../src/model/llama-config.ts';
 import type { Roofline } from './report.ts';
 
@@ -18,9 +17,10 @@ export class Work {
   readonly #weightBytes: number;
   readonly #roofline: Roofline;
 
-  constructor(config: LlamaConfig, format: WeightFormat, roofline: Roofline) {
+  /** `weightBytes`: of one weight, on average. */
+  constructor(config: LlamaConfig, weightBytes: number, roofline: Roofline) {
     this.#config = config;
-    this.#weightBytes = WEIGHT_FORMATS[format].bytes;
+    this.#weightBytes = weightBytes;
     this.#roofline = roofline;
   }
 
@@ -41,10 +41,15 @@ export class Work {
     return steps * this.#weightBytes * (this.layerWeights + head) + 8 * layers * kvHeads * headSize * keys;
   }
 
-  /** Share of the roofline that `ms` for these rows is: the greater of the times for bytes and for flops, over `ms`. */
-  share(rows: Rows, ms: number): number {
+  /** What these rows take at least, in milliseconds: the greater of the times for bytes and for flops. */
+  leastMs(rows: Rows): number {
     const { copyGBs, gflops } = this.#roofline;
-    return Math.max(this.bytes(rows) / copyGBs, this.flops(rows) / gflops) / 1e6 / ms;
+    return Math.max(this.bytes(rows) / copyGBs, this.flops(rows) / gflops) / 1e6;
+  }
+
+  /** Share of the roofline that `ms` for these rows is. */
+  share(rows: Rows, ms: number): number {
+    return this.leastMs(rows) / ms;
   }
 }
 

@@ -1,0 +1,119 @@
+import type { GpuRunner } from '../../src/model/gpu-runner.ts';
+import type { ModelRequest } from './model-request.ts';
+import type { OpenedModel } from './open-bench-model.ts';
+import { type BenchTable, fixed, percent } from './report.ts';
+
+/** What was measured with so many sequences at once. */
+export interface Measured {
+  readonly batch: number;
+  readonly prefill: { readonly ms: number; readonly share: number } | undefined;
+  /** Of one step. */
+  readonly decode: { readonly ms: number; readonly share: number };
+  readonly dispatches: number | undefined;
+  readonly kernelsMs: number | undefined;
+}
+
+/** Step over its kernels, on a software adapter. */
+const MOST_OVERHEAD = 1.18;
+
+/** On a software adapter with two cores: tokens a second, of one sequence. */
+interface SoftwareBar {
+  readonly model: RegExp;
+  readonly decode: number;
+  readonly prefill: number | undefined;
+}
+
+/** 25 and 4 times Transformers.js 4.3.2 (0.089 and 2.2); ten times WebLLM 0.2.79. See docs/benchmarks.md. */
+const SOFTWARE_BARS: readonly SoftwareBar[] = [
+  { model: /^SmolLM2-135M/, decode: 25 * 0.089, prefill: 4 * 2.2 },
+  { model: /^Qwen2-0\.5B/, decode: 0.6, prefill: undefined },
+];
+
+export function modelTable(
+  { name }: OpenedModel,
+  { promptTokens, newTokens }: ModelRequest,
+  measured: readonly Measured[],
+  software: boolean,
+): BenchTable {
+  const single = measured.find(({ batch }) => batch === 1);
+  return {
+    name: 'model',
+    title: `${name}: prompts of ${promptTokens} tokens, up to ${newTokens} new ones (engine)`,
+    columns: [
+      ...['batch', 'prefill tokens/s', 'of roofline', 'ms a step', 'decode tokens/s', 'of roofline'],
+      ...['dispatches a step', 'a token', 'kernels, ms', 'step ÷ kernels'],
+    ],
+    rows: measured.map((one) => {
+      const { batch, prefill, decode, dispatches, kernelsMs } = one;
+      const prefillRate = prefill && (batch * promptTokens * 1000) / prefill.ms;
+      const rate = (batch * 1000) / decode.ms;
+      const overhead = kernelsMs && decode.ms / kernelsMs;
+      return {
+        cells: [
+          ...[String(batch), fixed(prefillRate, 1), prefill ? percent(prefill.share) : '–'],
+          ...[fixed(decode.ms), fixed(rate, 2), percent(decode.share)],
+          ...[dispatches === undefined ? '–' : String(dispatches), fixed(dispatches && dispatches / batch, 1)],
+          ...[fixed(kernelsMs), fixed(overhead)],
+        ],
+        ...(software
+          ? softwareBar(name, batch, rate, prefillRate, overhead)
+          : hardwareBar(one, single && 1000 / single.decode.ms, rate)),
+        data: {
+          ...{ batch, prefillMs: prefill?.ms, prefillTokensPerSecond: prefillRate, prefillShare: prefill?.share },
+          ...{ stepMs: decode.ms, tokensPerSecond: rate, share: decode.share, dispatches, kernelsMs, overhead },
+        },
+      };
+    }),
+  };
+}
+
+/** Times from nothing to a runner that takes steps. */
+export function loadTable(loadMs: number, readMs: number, runner: GpuRunner): BenchTable {
+  const { weightBytes, kvBytes, allocatedBytes } = runner;
+  const mebibytes = (bytes: number) => fixed(bytes / 2 ** 20, 1);
+  return {
+    name: 'load',
+    title: 'Load',
+    columns: ['header, ms', 'weights and kernels, ms', 'weights, MiB', 'KV, MiB', 'GPU memory in all, MiB'],
+    rows: [
+      {
+        cells: [...[fixed(readMs, 0), fixed(loadMs, 0)], ...[weightBytes, kvBytes, allocatedBytes].map(mebibytes)],
+        holds: undefined,
+        bar: '',
+        data: { readMs, loadMs, weightBytes, kvBytes, allocatedBytes },
+      },
+    ],
+  };
+}
+
+function softwareBar(
+  name: string,
+  batch: number,
+  rate: number,
+  prefillRate: number | undefined,
+  overhead: number | undefined,
+) {
+  const peer = batch === 1 ? SOFTWARE_BARS.find(({ model }) => model.test(name)) : undefined;
+  const judged: { readonly holds: boolean; readonly bar: string }[] = [];
+  if (peer) judged.push({ holds: rate >= peer.decode, bar: `decode ≥ ${fixed(peer.decode)}` });
+  if (peer?.prefill !== undefined && prefillRate !== undefined)
+    judged.push({ holds: prefillRate >= peer.prefill, bar: `prefill ≥ ${fixed(peer.prefill, 1)}` });
+  if (overhead !== undefined)
+    judged.push({ holds: overhead <= MOST_OVERHEAD, bar: `step ÷ kernels ≤ ${MOST_OVERHEAD}` });
+  return verdictOf(judged);
+}
+
+function hardwareBar({ batch, prefill, decode }: Measured, singleRate: number | undefined, rate: number) {
+  const judged: { readonly holds: boolean; readonly bar: string }[] = [];
+  if (batch === 1) {
+    judged.push({ holds: decode.share >= 0.6, bar: 'decode ≥ 60 % of the copy' });
+    if (prefill) judged.push({ holds: prefill.share >= 0.5, bar: 'prefill ≥ 50 % of multiply-add' });
+  }
+  if (batch === 8 && singleRate !== undefined) judged.push({ holds: rate >= 5 * singleRate, bar: '≥ 5 × batch 1' });
+  return verdictOf(judged);
+}
+
+function verdictOf(judged: readonly { readonly holds: boolean; readonly bar: string }[]) {
+  const said = judged.map(({ holds, bar }) => (holds ? bar : `${bar} missed`)).join(', ');
+  return { holds: judged.length === 0 ? undefined : judged.every(({ holds }) => holds), bar: said };
+}

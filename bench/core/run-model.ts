@@ -1,0 +1,143 @@
+import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
+import { requestDevice } from '../../src/gpu/request-device.ts';
+import { Random } from '../../src/gpu/testing/random.ts';
+import type { GpuRunner } from '../../src/model/gpu-runner.ts';
+import { llamaConfig } from '../../src/model/llama-config.ts';
+import { loadLlama } from '../../src/model/load-llama.ts';
+import { BLOCK_TOKENS } from '../../src/model/runner.ts';
+import { describeAdapter } from './describe-adapter.ts';
+import { decodeMs, prefillMs } from './generation-times.ts';
+import { kernelsTable, profileDecode } from './kernels-table.ts';
+import type { ModelRequest } from './model-request.ts';
+import { loadTable, type Measured, modelTable } from './model-table.ts';
+import { type OpenedModel, openBenchModel } from './open-bench-model.ts';
+import { type BenchReport, type BenchTable, fixed, printTable, type Roofline } from './report.ts';
+import { measureRoofline } from './roofline.ts';
+import type { BenchHost } from './run-bench.ts';
+import { causalKeys, Work } from './work.ts';
+
+/** A part is left out where it would take longer than what is left at this share of the roofline. */
+const LIKELY_SHARE = 0.25;
+/** Decode steps that are measured at least, and those that time their kernels, in steps. */
+const LEAST_STEPS = 8;
+const PROFILE_STEPS = 6;
+
+export interface ModelSetting {
+  readonly request: ModelRequest;
+  readonly runner: GpuRunner;
+  readonly model: OpenedModel;
+  readonly work: Work;
+  readonly random: Random;
+}
+
+/** One model from its load to decoded tokens, and where a step's time goes. */
+export async function runModel(request: ModelRequest, host: BenchHost): Promise<BenchReport> {
+  const startedAt = performance.now();
+  const { adapter, device } = await requestDevice(await host.openGpu());
+  try {
+    const { name: adapterName, software } = describeAdapter(adapter);
+    const roofline = await measureRoofline(device, 3);
+    const openedAt = performance.now();
+    const model = await openBenchModel(request);
+    const { runner, loadMs, readMs } = await load(device, model, request, openedAt);
+    const work = workOf(model, runner, roofline);
+    host.log(
+      `\n${model.name}, weights ${model.weights}, on ${adapterName}${software ? ', a software adapter' : ''}\n` +
+        `roofline: copy ${fixed(roofline.copyGBs)} GB/s (read + written), multiply-add ${fixed(roofline.gflops, 1)} GFLOP/s (f32)`,
+    );
+    const setting = { request, runner, model, work, random: new Random(1) };
+    const leftMs = () => (request.budgetMs ?? Number.POSITIVE_INFINITY) - (performance.now() - startedAt);
+    const { measured, tables, leftOut } = await measureBatches(setting, roofline, leftMs, host.log);
+    const report = {
+      ...{ model: model.name, weights: model.weights, adapter: adapterName, software, roofline, leftOut },
+      tables: [loadTable(loadMs, readMs, runner), modelTable(model, request, measured, software), ...tables],
+    };
+    for (const table of report.tables) host.log(printTable(table));
+    for (const what of leftOut) host.log(`left out: ${what}`);
+    return report;
+  } finally {
+    device.destroy();
+  }
+}
+
+async function load(device: GPUDevice, model: OpenedModel, request: ModelRequest, openedAt: number) {
+  const { promptTokens, newTokens, batches } = request;
+  const most = Math.max(...batches);
+  const readMs = performance.now() - openedAt;
+  const contextLength = Math.min(model.config.contextLength, promptTokens + newTokens + BLOCK_TOKENS);
+  if (contextLength < promptTokens + newTokens) {
+    throw new Error(`${promptTokens} and ${newTokens} tokens are over the context of ${model.config.contextLength}`);
+  }
+  const runner = await loadLlama(device, model.checkpoint, model.config, {
+    maxRows: MAX_ROWS,
+    maxSequences: most,
+    maxTopLogprobs: 0,
+    contextLength,
+    kvBlocks: (most + 1) * Math.ceil(contextLength / BLOCK_TOKENS),
+    ...(model.quantisation === undefined ? {} : { quantisation: model.quantisation }),
+  });
+  await device.queue.onSubmittedWorkDone();
+  return { runner, readMs, loadMs: performance.now() - openedAt - readMs };
+}
+
+function workOf({ config }: OpenedModel, runner: GpuRunner, roofline: Roofline): Work {
+  const llama = llamaConfig(config);
+  const { layerWeights } = new Work(llama, 0, roofline);
+  const weights = layerWeights + llama.vocabSize * llama.hiddenSize * (llama.tiedHead ? 1 : 2);
+  return new Work(llama, runner.weightBytes / weights, roofline);
+}
+
+async function measureBatches(
+  setting: ModelSetting,
+  roofline: Roofline,
+  leftMs: () => number,
+  log: (text: string) => void,
+): Promise<{ measured: Measured[]; tables: BenchTable[]; leftOut: string[] }> {
+  const { request, work, model } = setting;
+  const { promptTokens, newTokens, batches } = request;
+  const measured: Measured[] = [];
+  const tables: BenchTable[] = [];
+  const leftOut: string[] = [];
+  const fits = (what: string, leastMs: number): boolean => {
+    const [likely, left] = [leastMs / LIKELY_SHARE, leftMs()];
+    if (likely <= left) return true;
+    const seconds = (ms: number) => (Math.max(0, ms) / 1000).toFixed(0);
+    leftOut.push(`${model.name}, ${what}: it would take some ${seconds(likely)} s, and ${seconds(left)} s are left`);
+    return false;
+  };
+  for (const batch of batches) {
+    log(`batch ${batch} …`);
+    const promptRows = {
+      rows: batch * promptTokens,
+      logitsRows: batch,
+      keys: batch * causalKeys(0, promptTokens),
+      steps: Math.ceil((batch * promptTokens) / MAX_ROWS),
+    };
+    const decodeRows = {
+      rows: batch,
+      logitsRows: batch,
+      keys: batch * (promptTokens + Math.ceil(newTokens / 2)),
+      steps: 1,
+    };
+    const prefill = fits(`prefill of ${batch} × ${promptTokens}`, work.leastMs(promptRows))
+      ? await prefillMs(setting, batch)
+      : undefined;
+    const steps = Math.min(newTokens, LEAST_STEPS);
+    // Decode takes a prompt too: a short one where the long one was too long.
+    const prompt = prefill === undefined ? Math.min(promptTokens, BLOCK_TOKENS) : promptTokens;
+    if (!fits(`decode of ${batch}`, steps * work.leastMs(decodeRows) * 2)) continue;
+    const decode = await decodeMs(setting, batch, prompt, leftMs());
+    const profile = fits(`kernels of a step of ${batch}`, PROFILE_STEPS * work.leastMs(decodeRows))
+      ? await profileDecode(setting, batch, prompt)
+      : undefined;
+    measured.push({
+      batch,
+      prefill: prefill === undefined ? undefined : { ms: prefill, share: work.share(promptRows, prefill) },
+      decode: { ms: decode, share: work.share(decodeRows, decode) },
+      dispatches: profile?.dispatches,
+      kernelsMs: profile?.kernelsMs,
+    });
+    if (profile) tables.push(kernelsTable(batch, profile.step, roofline));
+  }
+  return { measured, tables, leftOut };
+}
