@@ -6,12 +6,14 @@ import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { dawnEnvironment } from '../../scripts/dawn-environment.js';
 import { findBrowser } from '../../src/cli/find-browser.ts';
+import { openModel } from '../../src/relay/model/open-model.ts';
 import { nodeGrammarWorkers } from '../../src/testing/grammar-worker.node.ts';
 import { type BenchReport, verdict } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
 import type { AnyRequest } from '../core/setting.ts';
 import { openDawn } from './dawn.ts';
 import { BrowserRuntime } from './in-browser.ts';
+import { startModelServer } from './model-server.ts';
 import { type BenchOptions, readOptions, USAGE } from './options.ts';
 
 /** The build that this file is part of: node/ beside page/. */
@@ -56,7 +58,7 @@ function respawn(browser: string, args: readonly string[]): Promise<number> {
   });
 }
 
-async function inNode({ requests }: BenchOptions): Promise<BenchReport[]> {
+async function inNode({ requests, model, quantisation }: BenchOptions): Promise<BenchReport[]> {
   // Kept: Dawn's device dies with its GPU object.
   const gpu = await openDawn();
   const host = {
@@ -65,16 +67,32 @@ async function inNode({ requests }: BenchOptions): Promise<BenchReport[]> {
     startGrammarWorker: nodeGrammarWorkers,
     log,
   };
-  return oneAfterTheOther(requests, (request) => runRequest(request, host));
+  if (model === undefined) return oneAfterTheOther(requests, (request) => runRequest(request, host));
+  const { url, server } = await startModelServer(await openModel(model, { quantisation }));
+  try {
+    return await oneAfterTheOther(requests, (request) => runRequest(servedAt(request, url), host));
+  } finally {
+    server.close();
+  }
 }
 
-async function inBrowser({ requests }: BenchOptions, executablePath: string): Promise<BenchReport[]> {
-  const runtime = await BrowserRuntime.start(executablePath, join(built, 'page'), root);
+async function inBrowser(
+  { requests, model, quantisation }: BenchOptions,
+  executablePath: string,
+): Promise<BenchReport[]> {
+  const served = model === undefined ? undefined : await openModel(model, { quantisation });
+  const runtime = await BrowserRuntime.start(executablePath, join(built, 'page'), root, served);
   try {
     return await oneAfterTheOther(requests, (request) => runtime.run(request, log));
   } finally {
     await runtime.close();
   }
+}
+
+/** `request` about the model that is served at `url`. */
+function servedAt(request: AnyRequest, url: string): AnyRequest {
+  if ('url' in request) return { url };
+  return 'batches' in request ? { ...request, weights: { url } } : request;
 }
 
 async function oneAfterTheOther(

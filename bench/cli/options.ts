@@ -1,17 +1,23 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { parseArgs } from 'node:util';
+import type { ManifestQuantisation } from '../../src/checkpoint/manifest.ts';
 import { QUANT_FORMATS } from '../../src/gpu/quant-format.ts';
 import type { MatrixFormat } from '../../src/gpu/weight-format.ts';
 import type { ModelChoice } from '../core/bench-model.ts';
 import { TABLE_NAMES, type TableName } from '../core/report.ts';
 import type { AnyRequest, BenchRequest, TraceChoice } from '../core/setting.ts';
+import { MODEL_USAGE, readModelOptions } from './model-options.ts';
 
 export interface BenchOptions {
   /** Which bench; results are named after it. */
-  readonly what: 'engine' | 'kernels';
+  readonly what: 'engine' | 'kernels' | 'ready' | 'model';
   readonly runtime: 'node' | 'browser';
   readonly requests: readonly AnyRequest[];
+  /** Of `ready` and `model`: a model to serve, as the relay's --model names it. */
+  readonly model?: string;
+  /** How it is quantised on load. */
+  readonly quantisation?: ManifestQuantisation;
   /** Where results go, beside the screen; undefined: nowhere else. */
   readonly out: string;
 }
@@ -30,9 +36,16 @@ export const USAGE = `npm run bench:engine -- [options]
   --trace-speed N      times faster than written (default: 1)
   --quick              fewer samples
 
+npm run bench:ready -- [options]
+  --model PATH         as the relay takes it (default: models/smollm2, which npm run model:smollm2 fetches)
+  --rounds N           nodes that join, one after the other (default: 3)
+  --runtime NAME
+
 npm run bench:kernels -- [options]
   --formats A,B        how weights are kept: ${FORMATS.join(', ')} (default: all)
-  --runtime NAME, --quick`;
+  --runtime NAME, --quick
+
+${MODEL_USAGE}`;
 
 const STORIES = 'stories260K';
 const SMALL = 'SmolLM2-135M';
@@ -41,6 +54,7 @@ const LARGE_TABLES: readonly TableName[] = ['decode', 'prefix', 'context', 'atte
 
 /** Reads the command line; throws with a sentence. */
 export function readOptions(args: readonly string[], root: string): BenchOptions {
+  if (args[0] === 'model') return readModelOptions(args.slice(1), root);
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
@@ -54,15 +68,22 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
       trace: { type: 'string', default: join(root, 'bench', 'traces', 'small.jsonl') },
       'trace-block': { type: 'string' },
       'trace-speed': { type: 'string', default: '1' },
+      model: { type: 'string', default: join(root, 'models', 'smollm2') },
+      rounds: { type: 'string', default: '3' },
       quick: { type: 'boolean', default: false },
       out: { type: 'string', default: join(root, 'bench', 'results') },
     },
   });
   const everything = positionals.length === 0;
   const what = positionals[0] ?? 'engine';
-  if (positionals.length > 1 || (what !== 'engine' && what !== 'kernels'))
-    throw new Error(`there is no bench ${positionals.join(' ')}; there are engine and kernels`);
+  if (positionals.length > 1 || (what !== 'engine' && what !== 'kernels' && what !== 'ready'))
+    throw new Error(`there is no bench ${positionals.join(' ')}; there are engine, kernels and ready`);
   const runtime = oneOf('--runtime', values.runtime, ['browser', 'node'] as const);
+  if (what === 'ready') {
+    const rounds = count('--rounds', values.rounds)!;
+    const requests = Array.from({ length: rounds }, () => ({ url: '' }));
+    return { what, runtime, requests, model: values.model, out: values.out };
+  }
   if (what === 'kernels') {
     const formats = values.formats?.split(',').map((name) => oneOf('--formats', name, FORMATS)) ?? FORMATS;
     return { what, runtime, requests: [{ formats, quick: values.quick }], out: values.out };

@@ -3,6 +3,7 @@ import type { Random } from '../../src/gpu/testing/random.ts';
 import type { MatrixFormat } from '../../src/gpu/weight-format.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
 import type { BenchModel, ModelChoice } from './bench-model.ts';
+import type { ModelRequest } from './model-request.ts';
 import type { Roofline, TableName } from './report.ts';
 import type { Work } from './work.ts';
 
@@ -27,7 +28,7 @@ export interface ReadyRequest {
   readonly url: string;
 }
 
-export type AnyRequest = BenchRequest | KernelsRequest | ReadyRequest;
+export type AnyRequest = BenchRequest | KernelsRequest | ReadyRequest | ModelRequest;
 
 export interface TraceChoice {
   readonly name: string;
