@@ -1,19 +1,28 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ContextValues } from '@connectrpc/connect';
 import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
 import { drained } from './drained.ts';
+import { leavingSignal } from './leaving-signal.ts';
 import { readNodeRequest } from './read-node-request.ts';
+
+/** What a handler is told of a request beside its bytes. */
+export interface AnswerContext {
+  readonly contextValues?: ContextValues;
+  /** Aborts, with the status to end with, when who asks may ask no more. */
+  readonly ended?: AbortSignal;
+}
 
 /** Runs a handler on one HTTP/1.1 exchange. */
 export async function answerHttp1(
   request: IncomingMessage,
   response: ServerResponse,
   handler: UniversalHandlerFn,
+  context: AnswerContext,
   stallMs: number,
 ): Promise<void> {
-  const left = new AbortController();
-  response.once('close', () => left.abort());
-  const answer = await handler(
-    readNodeRequest(
+  const signal = leavingSignal(response, context.ended);
+  const answer = await handler({
+    ...readNodeRequest(
       request,
       {
         httpVersion: request.httpVersion,
@@ -21,9 +30,10 @@ export async function answerHttp1(
         path: request.url ?? '/',
         headers: request.headers,
       },
-      left.signal,
+      signal,
     ),
-  );
+    ...(context.contextValues ? { contextValues: context.contextValues } : {}),
+  });
   const body = answer.body?.[Symbol.asyncIterator]();
   try {
     let next = await body?.next();

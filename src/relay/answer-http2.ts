@@ -1,7 +1,9 @@
 import { constants, type IncomingHttpHeaders, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { UniversalHandlerFn, UniversalServerResponse } from '@connectrpc/connect/protocol';
+import type { AnswerContext } from './answer-http1.ts';
 import { drained } from './drained.ts';
 import { reencodeGrpcMessage } from './grpc-message.ts';
+import { leavingSignal } from './leaving-signal.ts';
 import { readNodeRequest } from './read-node-request.ts';
 
 export interface Http2AnswerSettings {
@@ -9,6 +11,10 @@ export interface Http2AnswerSettings {
   readonly stallMs: number;
   /** Sends the headers at once, for streams that may stay silent for ever. */
   readonly headersFirst: boolean;
+  /** Whether an answer ends with a frame of trailers: gRPC's do, those of the web port have none. */
+  readonly trailers: boolean;
+  /** On every answer. */
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /**
@@ -19,30 +25,34 @@ export async function answerHttp2(
   stream: ServerHttp2Stream,
   headers: IncomingHttpHeaders,
   handler: UniversalHandlerFn,
+  context: AnswerContext,
   settings: Http2AnswerSettings,
 ): Promise<void> {
-  const left = new AbortController();
-  stream.once('close', () => left.abort());
   const request = readNodeRequest(
     stream,
     { httpVersion: '2.0', method: headers[':method'] ?? '', path: headers[':path'] ?? '/', headers },
-    left.signal,
+    leavingSignal(stream, context.ended),
   );
   let trailers: OutgoingHttpHeaders = {};
-  stream.once('wantTrailers', () => {
-    if (!stream.destroyed) stream.sendTrailers(trailers);
-  });
-  if (settings.headersFirst) {
-    stream.respond({ ':status': 200, 'content-type': 'application/grpc+proto' }, { waitForTrailers: true });
+  const waitForTrailers = settings.trailers;
+  if (waitForTrailers) {
+    stream.once('wantTrailers', () => {
+      if (!stream.destroyed) stream.sendTrailers(trailers);
+    });
   }
-  const response = await handler(request);
+  if (settings.headersFirst) {
+    stream.respond({ ':status': 200, 'content-type': 'application/grpc+proto' }, { waitForTrailers });
+  }
+  const { contextValues } = context;
+  const response = await handler(contextValues ? { ...request, contextValues } : request);
   const body = response.body?.[Symbol.asyncIterator]();
   try {
     let next = await body?.next();
     if (stream.destroyed) return;
     if (!stream.headersSent) {
-      if (!next || next.done) return sendWhole(stream, response);
-      stream.respond({ ':status': response.status, ...nodeHeaders(response.header) }, { waitForTrailers: true });
+      if (!next || next.done) return sendWhole(stream, response, settings.headers);
+      const head = { ':status': response.status, ...settings.headers, ...nodeHeaders(response.header) };
+      stream.respond(head, { waitForTrailers });
     }
     for (; next && !next.done; next = await body?.next()) {
       if (stream.destroyed) return;
@@ -59,9 +69,15 @@ export async function answerHttp2(
   }
 }
 
-function sendWhole(stream: ServerHttp2Stream, response: UniversalServerResponse): void {
-  const headers = { ':status': response.status, ...nodeHeaders(response.header), ...nodeHeaders(response.trailer) };
-  stream.respond(headers, { endStream: true });
+function sendWhole(
+  stream: ServerHttp2Stream,
+  { status, header, trailer }: UniversalServerResponse,
+  headers: Readonly<Record<string, string>>,
+): void {
+  stream.respond(
+    { ':status': status, ...headers, ...nodeHeaders(header), ...nodeHeaders(trailer) },
+    { endStream: true },
+  );
   stopUpload(stream);
 }
 

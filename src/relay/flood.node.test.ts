@@ -46,7 +46,7 @@ test('a body of one-byte DATA frames is held in about its own size', async () =>
 test('a body of one-byte chunks over HTTP/1.1 is held in about its own size', async () => {
   const socket = connectTcp(relay.webPort, '127.0.0.1');
   socket.write(
-    'POST /shoal.relay.v1.NodeRelay/Report HTTP/1.1\r\nHost: relay\r\n' +
+    'POST /shoal.relay.v1.NodeRelay/Report HTTP/1.1\r\nHost: 127.0.0.1\r\n' +
       'Content-Type: application/proto\r\nTransfer-Encoding: chunked\r\n\r\n',
   );
   const answer = new Promise<string>((resolve) => socket.once('data', (bytes) => resolve(bytes.toString('latin1'))));

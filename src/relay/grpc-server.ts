@@ -1,8 +1,9 @@
-import { createServer, type Http2Server, type ServerHttp2Session } from 'node:http2';
-import type { AddressInfo } from 'node:net';
+import { createServer, type ServerHttp2Session } from 'node:http2';
+import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
 import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
 import type { Logger } from 'pino';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import type { AllowFrom } from './allow-from.ts';
 import { answerHttp2 } from './answer-http2.ts';
 
 /** Streams a client leaves are resets; a gateway's one channel may bring many at once, which is no attack. */
@@ -15,10 +16,19 @@ export interface ListeningServer {
   close(graceMs: number): Promise<void>;
 }
 
+export interface GrpcParts {
+  readonly host: string;
+  readonly port: number;
+  /** Gateways offer neither TLS nor a token: where they come from is all that is known of them. */
+  readonly allowFrom: AllowFrom;
+  readonly stallMs: number;
+  readonly log: Logger;
+}
+
 /** gRPC over cleartext HTTP/2, and nothing else: a client of HTTP/1.1 gets no answer that could pass for health. */
 export async function listenGrpc(
   handlers: ReadonlyMap<string, UniversalHandlerFn>,
-  { host, port, stallMs, log }: { host: string; port: number; stallMs: number; log: Logger },
+  { host, port, allowFrom, stallMs, log }: GrpcParts,
 ): Promise<ListeningServer> {
   const server = createServer({
     streamResetBurst: RESETS,
@@ -56,20 +66,30 @@ export async function listenGrpc(
       stream.resume();
       return;
     }
-    answerHttp2(stream, headers, handler, { stallMs, headersFirst: path === SILENT_PATH }).catch((error: unknown) => {
+    const settings = { stallMs, headersFirst: path === SILENT_PATH, trailers: true, headers: {} };
+    answerHttp2(stream, headers, handler, {}, settings).catch((error: unknown) => {
       log.error({ path, err: error }, 'gRPC stream failed');
       stream.destroy();
     });
   });
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen(port, host, resolve);
+  // Who may not connect costs no HTTP/2 session.
+  const front = createTcpServer((socket) => {
+    if (allowFrom.has(socket.remoteAddress ?? '')) server.emit('connection', socket);
+    else {
+      log.warn({ address: socket.remoteAddress }, 'gRPC connection refused: --allow-from does not hold its address');
+      socket.destroy();
+    }
   });
+  await new Promise<void>((resolve, reject) => {
+    front.once('error', reject);
+    front.listen(port, host, resolve);
+  });
+  front.on('error', (error) => log.error({ err: error }, 'gRPC server failed'));
   server.on('error', (error) => log.error({ err: error }, 'gRPC server failed'));
-  return { port: (server.address() as AddressInfo).port, close: (graceMs) => closeHttp2(server, sessions, graceMs) };
+  return { port: (front.address() as AddressInfo).port, close: (graceMs) => closeHttp2(front, sessions, graceMs) };
 }
 
-async function closeHttp2(server: Http2Server, sessions: Set<ServerHttp2Session>, graceMs: number): Promise<void> {
+async function closeHttp2(server: Server, sessions: Set<ServerHttp2Session>, graceMs: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   for (const session of sessions) session.close();
   const timer = setTimeout(() => {

@@ -30,7 +30,7 @@ export async function* guardBody(
   form: BodyForm,
   method: DescMethod,
   limits: RequestLimits,
-  budget: ReceivingBudget,
+  budget: Pick<ReceivingBudget, 'take' | 'release'>,
   receiveMs: number,
 ): AsyncGenerator<Uint8Array> {
   const sink = new ByteSink();

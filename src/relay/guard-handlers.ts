@@ -1,6 +1,9 @@
+import { ConnectError } from '@connectrpc/connect';
 import type { UniversalHandler, UniversalHandlerFn } from '@connectrpc/connect/protocol';
 import { guardBody } from './guard-body.ts';
 import { limitsOf } from './guard-limits.ts';
+import { admissionOf } from './limits/admission-context.ts';
+import type { Admission } from './limits/request-limiter.ts';
 import type { ReceivingBudget } from './receiving-budget.ts';
 import type { ServedModel } from './served-model.ts';
 
@@ -27,6 +30,10 @@ function guardHandler(handler: UniversalHandler, settings: GuardSettings): Unive
   return (request) => {
     const { body } = request;
     if (!isByteStream(body)) return handler(request);
+    const admission = admissionOf(request.contextValues);
+    // Thrown where the body would be read, so that each protocol's own error comes of it.
+    if (admission instanceof ConnectError) return handler({ ...request, body: failing(admission) });
+    const budget = admission ? boundedBy(admission, settings.budget) : settings.budget;
     const type = request.header.get('content-type') ?? '';
     const form = {
       enveloped: /^application\/(grpc|connect\+)/i.test(type),
@@ -34,9 +41,25 @@ function guardHandler(handler: UniversalHandler, settings: GuardSettings): Unive
     };
     return handler({
       ...request,
-      body: guardBody(body, form, method, limits, settings.budget, settings.receiveMs),
+      body: guardBody(body, form, method, limits, budget, settings.receiveMs),
     });
   };
+}
+
+/** What is received counts for all, and for who sends it. */
+function boundedBy(admission: Admission, all: ReceivingBudget): Pick<ReceivingBudget, 'take' | 'release'> {
+  return {
+    take(bytes) {
+      admission.takeBytes(bytes);
+      all.take(bytes);
+    },
+    release: (bytes) => all.release(bytes),
+  };
+}
+
+// biome-ignore lint/correctness/useYield: a body that only fails
+async function* failing(error: ConnectError): AsyncGenerator<Uint8Array> {
+  throw error;
 }
 
 function isByteStream(body: unknown): body is AsyncIterable<Uint8Array> {

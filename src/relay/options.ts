@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
+import type { RoleToken } from './auth/token-set.ts';
 import type { ServedModel } from './served-model.ts';
 
 /**
@@ -61,6 +62,37 @@ export interface RelayOptions {
   readonly ranks?: number;
   /** In which order waiting requests are served, at the relay and in each node. */
   readonly schedulePolicy?: SchedulePolicyName;
+  /** Where gateways may connect from beside this machine: addresses and CIDRs. */
+  readonly allowFrom?: readonly string[];
+  /** With tokens, nothing on the web port but the page works without its role's. */
+  readonly tokens?: readonly RoleToken[];
+  /** More of them, one a line after its role; read again when it changes. */
+  readonly tokenFile?: string;
+  /** Everybody who reaches the web port may do everything, on any address. */
+  readonly open?: boolean;
+  /** Names under which the web port answers, beside addresses and localhost. */
+  readonly hosts?: readonly string[];
+  /** PEM files of the web port's certificate, with its chain, and its key; both or none. */
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  /** How long a session lives that nothing is asked with. */
+  readonly sessionMs?: number;
+  /** Requests a second, requests at a time and bytes a second of a node's session. */
+  readonly nodeRate?: number;
+  readonly nodeInFlight?: number;
+  readonly nodeBytes?: number;
+  /** The same of a client's or an operator's. */
+  readonly clientRate?: number;
+  readonly clientInFlight?: number;
+  readonly clientBytes?: number;
+  /** The same of one host, whatever it asks with; not of this machine, whose proxy all may come through. */
+  readonly hostRate?: number;
+  readonly hostInFlight?: number;
+  readonly hostBytes?: number;
+  readonly hostConnections?: number;
+  /** Nodes of one host, and of one session. */
+  readonly hostNodes?: number;
+  readonly sessionNodes?: number;
   /** Defaults to warnings and worse on the standard output. */
   readonly logger?: Logger;
 }
@@ -84,6 +116,19 @@ export const defaultOptions = {
   closeGraceMs: 3_000,
   readMaxBytes: 32 * 1024 * 1024,
   receivingMaxBytes: 128 * 1024 * 1024,
+  sessionMs: 900_000,
+  nodeRate: 200,
+  nodeInFlight: 64,
+  nodeBytes: 32 * 1024 * 1024,
+  clientRate: 50,
+  clientInFlight: 64,
+  clientBytes: 8 * 1024 * 1024,
+  hostRate: 2_000,
+  hostInFlight: 2_048,
+  hostBytes: 128 * 1024 * 1024,
+  hostConnections: 512,
+  hostNodes: 128,
+  sessionNodes: 8,
 } as const;
 
 /** Options with the defaults in place. */

@@ -1,12 +1,13 @@
 import { create } from '@bufbuild/protobuf';
 import { Code, ConnectError, createConnectRouter } from '@connectrpc/connect';
-import { pino } from 'pino';
+import { type Logger, pino } from 'pino';
 import { ContractError } from '../contract/contract-error.ts';
 import { Health } from '../contract/gen/grpc/health_pb.ts';
 import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
 import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
 import { BuildSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { rpcAccess } from './auth/access-table.ts';
 import { Fleet } from './fleet.ts';
 import { listenGrpc } from './grpc-server.ts';
 import { guardHandlers } from './guard-handlers.ts';
@@ -16,12 +17,13 @@ import { logFaults } from './log-faults.ts';
 import { Metrics } from './metrics.ts';
 import { openModel } from './model/open-model.ts';
 import { nodeRelayService } from './node-relay-service.ts';
-import { type RelayOptions, settle } from './options.ts';
+import { type RelayOptions, type RelaySettings, settle } from './options.ts';
 import { ReceivingBudget } from './receiving-budget.ts';
 import { reflectionServices } from './reflection-service.ts';
 import { Router } from './router.ts';
 import { schedulerService } from './scheduler-service.ts';
 import type { ServedModel } from './served-model.ts';
+import { openTrust, type Trust } from './trust.ts';
 import { listenWeb } from './web-server.ts';
 
 /** A relay that runs. */
@@ -29,6 +31,8 @@ export interface Relay {
   readonly grpcPort: number;
   readonly webPort: number;
   readonly model: ServedModel;
+  /** Reads the token file and the certificate again; what can't be used changes nothing, and is logged. */
+  reload(): void;
   /** Lets running requests go on for `closeGraceMs`, ends the others with a status, and frees both ports. */
   close(): Promise<void>;
 }
@@ -45,6 +49,16 @@ const REFLECTION_BYTES = 64 * 1024;
 export async function startRelay(options: RelayOptions): Promise<Relay> {
   const settings = settle(options);
   const log = options.logger ?? pino({ level: 'warn' });
+  const trust = openTrust(options, settings, log);
+  try {
+    return await startTrusted(options, settings, trust, log);
+  } catch (error) {
+    trust.access.close();
+    throw error;
+  }
+}
+
+async function startTrusted(options: RelayOptions, settings: RelaySettings, trust: Trust, log: Logger): Promise<Relay> {
   const model = await served(options);
   const shutdown = new AbortController();
   let closing = false;
@@ -113,15 +127,19 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     .service(ServerReflectionAlpha, reflection.v1alpha, small);
   const web = createConnectRouter({ ...common, grpc: false })
     .service(SglangScheduler, scheduler)
-    .service(NodeRelay, nodeRelayService(fleet));
+    .service(NodeRelay, nodeRelayService(fleet, { ...settings, boundsHost: trust.boundsHost }));
 
   const grpcServer = await listenGrpc(guardHandlers(grpc.handlers, guard), {
     host: settings.grpcHost,
     port: settings.grpcPort,
+    allowFrom: trust.allowFrom,
     stallMs: settings.stallMs,
     log,
   });
-  const webServer = await listenWeb(guardHandlers(web.handlers, guard), {
+  const webServer = await listenWeb({
+    ...trust,
+    handlers: guardHandlers(web.handlers, guard),
+    rpcs: rpcAccess([SglangScheduler, NodeRelay]),
     host: settings.webHost,
     port: settings.webPort,
     stallMs: settings.stallMs,
@@ -151,6 +169,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     await new Promise((resolve) => setTimeout(resolve, 50));
     shutdown.abort(new ConnectError('The relay is closing.', Code.Unavailable));
     await Promise.all([grpcServer.close(LINGER_MS), webServer.close(LINGER_MS)]);
+    trust.access.close();
     log.info('relay down');
   }
 
@@ -159,6 +178,10 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
     grpcPort: grpcServer.port,
     webPort: webServer.port,
     model,
+    reload() {
+      trust.access.reload();
+      trust.certificate?.reload();
+    },
     close: () => {
       closed ??= close();
       return closed;

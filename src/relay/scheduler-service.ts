@@ -11,6 +11,7 @@ import {
 } from '../contract/gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from '../contract/normalise-request.ts';
 import type { ModelLimits } from '../contract/normalised-request.ts';
+import { principalOf } from './auth/principal.ts';
 import type { Fleet } from './fleet.ts';
 import { flushCache } from './flush-cache.ts';
 import { errorOf, streamJob } from './generate-stream.ts';
@@ -44,10 +45,13 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   const startedAtMs = Date.now();
   const started = performance.now();
   let lastRequestAtMs: number | undefined;
+  /** Whose session began a job. */
+  const owners = new WeakMap<Job, string>();
 
   /** Checks a request and gives it to the router. Throws ContractError. */
-  function admit(request: GenerateRequest): Job {
+  function admit(request: GenerateRequest, owner: string): Job {
     const job = table.add(normaliseRequest(request, limitsOf(parts)));
+    owners.set(job, owner);
     const { timestamp } = request;
     if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
     job.onEnd = () => {
@@ -69,7 +73,7 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
     let job: Job;
     try {
-      job = admit(request);
+      job = admit(request, principalOf(context.values).key);
     } catch (error) {
       const refusal = toConnectError(error);
       metrics.refused(refusal.code);
@@ -108,8 +112,11 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   return {
     generate,
 
-    abort({ requestId }) {
-      const job = table.find(requestId);
+    abort({ requestId }, context) {
+      const { role, key } = principalOf(context.values);
+      const found = table.find(requestId);
+      // To a client, what another began is as if it weren't there.
+      const job = found && role === 'client' && owners.get(found) !== key ? undefined : found;
       const known = job !== undefined && job.outcome === undefined;
       job?.abort();
       return create(AbortResponseSchema, {

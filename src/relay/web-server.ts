@@ -1,69 +1,46 @@
 import { existsSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
-import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
-import type { Logger } from 'pino';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createSecureServer, type Http2SecureServer, type ServerHttp2Session } from 'node:http2';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Registry } from 'prom-client';
 import sirv from 'sirv';
-import { answerHttp1 } from './answer-http1.ts';
 import type { ListeningServer } from './grpc-server.ts';
+import type { ConnectionCount } from './limits/connection-count.ts';
 import { serveModelFile } from './model-files.ts';
 import type { ServedModel } from './served-model.ts';
+import type { Certificate } from './web/certificate.ts';
+import { refuseAs } from './web/refuse.ts';
+import { type Answer, type WebParts as RequestParts, WebRequests } from './web/web-requests.ts';
 
-export interface WebParts {
+export interface WebParts extends Omit<RequestParts, 'answer'> {
   readonly host: string;
   readonly port: number;
-  readonly stallMs: number;
+  /** Without one it is HTTP/1.1 in the clear. */
+  readonly certificate: Certificate | undefined;
+  readonly connections: ConnectionCount;
   readonly pageDir: string | undefined;
   readonly model: ServedModel;
   readonly registry: Registry;
   /** Whether a node is serving. */
   readonly serving: () => boolean;
-  readonly log: Logger;
 }
 
-/** Without these a page gets no SharedArrayBuffer and no exact timer; they also keep other sites' windows out. */
-const HEADERS = {
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-embedder-policy': 'require-corp',
-  'cross-origin-resource-policy': 'same-origin',
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-};
+/** A request's head comes within this, in milliseconds, or its connection is cut. */
+const HEAD_MS = 20_000;
+const KEEP_ALIVE_MS = 65_000;
+/** Connections of all hosts together. */
+const MAX_CONNECTIONS = 10_000;
 
-/** Page, model files, the page's services over Connect and gRPC-web, `/healthz` and `/metrics`, over HTTP/1.1. */
-export async function listenWeb(
-  handlers: ReadonlyMap<string, UniversalHandlerFn>,
-  parts: WebParts,
-): Promise<ListeningServer> {
-  const { log } = parts;
-  const page = pageHandler(parts.pageDir);
-  const server = createServer((request, response) => {
-    response.on('error', () => {});
-    serve(request, response).catch((error: unknown) => {
-      log.error({ err: error }, 'web request failed');
-      response.destroy();
-    });
-  });
-  server.keepAliveTimeout = 65_000;
-
-  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    for (const [name, value] of Object.entries(HEADERS)) response.setHeader(name, value);
-    const path = (request.url ?? '/').split('?', 1)[0] as string;
-    const handler = handlers.get(path);
-    if (handler) {
-      if (foreign(request)) response.writeHead(403).end('The request comes from another site.\n');
-      else await answerHttp1(request, response, handler, parts.stallMs);
-    } else if (path === '/healthz') {
-      const serving = parts.serving();
-      response.writeHead(serving ? 200 : 503, { 'content-type': 'text/plain', 'cache-control': 'no-store' });
-      response.end(serving ? 'ok\n' : 'no node is serving\n');
-    } else if (path === '/metrics') {
-      const text = await parts.registry.metrics();
-      response.writeHead(200, { 'content-type': parts.registry.contentType, 'cache-control': 'no-store' }).end(text);
-    } else if (!serveModelFile(parts.model, request, response)) page(request, response);
-  }
-
+/**
+ * Page, model files, the services for nodes and clients over Connect and gRPC-web, `/session`, `/healthz` and
+ * `/metrics`: over HTTP/1.1, and with a certificate over TLS and HTTP/2 too.
+ */
+export async function listenWeb(parts: WebParts): Promise<ListeningServer> {
+  const { log, certificate, connections } = parts;
+  const requests = new WebRequests({ ...parts, answer: answers(parts) });
+  const { server, sessions } = certificate ? secureServer(certificate, requests) : plainServer(requests);
+  server.maxConnections = MAX_CONNECTIONS;
+  server.prependListener('connection', (socket: Socket) => connections.take(socket));
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(parts.port, parts.host, resolve);
@@ -73,29 +50,67 @@ export async function listenWeb(
     port: (server.address() as AddressInfo).port,
     async close(graceMs) {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      server.closeIdleConnections();
-      const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+      if ('closeIdleConnections' in server) server.closeIdleConnections();
+      for (const session of sessions) session.close();
+      const timer = setTimeout(() => connections.destroyAll(), graceMs);
       await closed;
       clearTimeout(timer);
     },
   };
 }
 
-/** A page of another site must not use the services with its visitor's access to this port. */
-function foreign(request: IncomingMessage): boolean {
-  const { origin, host } = request.headers;
-  if (origin === undefined) return false;
-  try {
-    return new URL(origin).host !== host;
-  } catch {
-    return true;
-  }
+interface Listening {
+  readonly server: Server | Http2SecureServer;
+  readonly sessions: ReadonlySet<ServerHttp2Session>;
 }
 
-function pageHandler(pageDir: string | undefined): (request: IncomingMessage, response: ServerResponse) => void {
-  const missing = (_request: IncomingMessage, response: ServerResponse) => {
-    response.writeHead(404, { 'content-type': 'text/plain' }).end('Not found.\n');
+function plainServer(requests: WebRequests): Listening {
+  const server = createServer({ headersTimeout: HEAD_MS, connectionsCheckingInterval: 5_000 }, requests.take);
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
+  return { server, sessions: new Set() };
+}
+
+function secureServer(certificate: Certificate, requests: WebRequests): Listening {
+  const server = createSecureServer({
+    ...certificate.pem,
+    allowHTTP1: true,
+    minVersion: 'TLSv1.2',
+    handshakeTimeout: HEAD_MS,
+    settings: { maxConcurrentStreams: 128, initialWindowSize: 1024 * 1024 },
+  });
+  server.on('request', (request, response) => {
+    // Node's own form of HTTP/1.1 requests for HTTP/2: what is used here of both is the same.
+    requests.take(request as unknown as IncomingMessage, response as unknown as ServerResponse);
+  });
+  const sessions = new Set<ServerHttp2Session>();
+  server.on('session', (session) => {
+    sessions.add(session);
+    session.once('close', () => sessions.delete(session));
+    // A client's broken connection; its streams are told by their own 'close'.
+    session.on('error', () => {});
+  });
+  server.on('tlsClientError', (_error, socket) => socket.destroy());
+  certificate.onChange = (pem) => server.setSecureContext(pem);
+  return { server, sessions };
+}
+
+/** Everything that is no rpc. */
+function answers({ model, pageDir, registry, serving }: WebParts): Answer {
+  const page = pageAnswer(pageDir);
+  return async (request, response, path) => {
+    if (path === '/healthz') {
+      const healthy = serving();
+      response.writeHead(healthy ? 200 : 503, { 'content-type': 'text/plain', 'cache-control': 'no-store' });
+      response.end(healthy ? 'ok\n' : 'no node is serving\n');
+    } else if (path === '/metrics') {
+      const text = await registry.metrics();
+      response.writeHead(200, { 'content-type': registry.contentType, 'cache-control': 'no-store' }).end(text);
+    } else if (!serveModelFile(model, request, response)) page(request, response);
   };
+}
+
+function pageAnswer(pageDir: string | undefined): (request: IncomingMessage, response: ServerResponse) => void {
+  const missing = (_request: IncomingMessage, response: ServerResponse) => refuseAs(response, 404, 'Not found.');
   if (pageDir === undefined || !existsSync(pageDir)) return missing;
   const files = sirv(pageDir, { etag: true, onNoMatch: missing });
   return (request, response) => {

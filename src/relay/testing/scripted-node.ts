@@ -13,6 +13,7 @@ import {
   Precision,
   type Welcome,
 } from '../../contract/gen/node_relay_pb.ts';
+import { bearer } from './bearer.ts';
 import { type EngineScript, ScriptedEngine } from './scripted-engine.ts';
 
 export interface Script extends EngineScript {
@@ -30,6 +31,8 @@ export interface Script extends EngineScript {
   readonly manual?: boolean;
   /** What a flush of its prefix cache gives back; it answers none without. */
   readonly freedTokens?: number;
+  /** Of the web port, on every request. */
+  readonly sessionToken?: string;
   /** Fields of the AttachRequest that differ. */
   readonly attach?: Partial<Omit<AttachRequest, '$typeName' | '$unknown'>>;
 }
@@ -61,7 +64,11 @@ export class ScriptedNode {
     this.engine = new ScriptedEngine(script);
     this.client = createClient(
       NodeRelay,
-      createConnectTransport({ baseUrl: `http://127.0.0.1:${script.webPort}`, httpVersion: '1.1' }),
+      createConnectTransport({
+        baseUrl: `http://127.0.0.1:${script.webPort}`,
+        httpVersion: '1.1',
+        interceptors: script.sessionToken === undefined ? [] : [bearer(script.sessionToken)],
+      }),
     );
   }
 

@@ -1,0 +1,14 @@
+import type { EventEmitter } from 'node:events';
+
+/** Aborts when a stream closes, or with the reason of `ended`, whichever is first. */
+export function leavingSignal(stream: EventEmitter, ended: AbortSignal | undefined): AbortSignal {
+  const left = new AbortController();
+  const end = () => left.abort(ended?.reason);
+  if (ended?.aborted) end();
+  else ended?.addEventListener('abort', end, { once: true });
+  stream.once('close', () => {
+    ended?.removeEventListener('abort', end);
+    left.abort();
+  });
+  return left.signal;
+}
