@@ -32,6 +32,9 @@ function gpuProject(
       testTimeout: 60_000,
       hookTimeout: 60_000,
       maxWorkers: 1,
+      // One process after the other starts no Dawn again, and the files share a device: what one compiled, none compiles
+      // again.
+      isolate: false,
       sequence: { groupOrder },
       ...(gpuInBrowser
         ? {
@@ -49,12 +52,12 @@ function gpuProject(
               instances: [{ browser: 'chromium' as const }],
             },
           }
-        : { pool: 'forks' as const }),
+        : { pool: 'forks' as const, setupFiles: ['src/testing/step-back.node.ts'] }),
     },
   };
 }
 
-// One group after the other: the machine may have two cores, and a browser wants both.
+// One group after the other: the machine may have two cores. `npm test` runs e2e beside the others: scripts/test.js.
 export default defineConfig({
   test: {
     reporters: ['default', './scripts/summary-reporter.js'],

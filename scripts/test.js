@@ -3,7 +3,7 @@
 //   --long            the long tier too
 //   --gpu-in-browser  kernel tests in the browser instead of Dawn under Node
 //   anything else goes to vitest, such as `--project unit` or a file name
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { findNode22 } from '../bin/node22.js';
 import { ensureBuilt, root } from './build.js';
 import { dawnEnvironment } from './dawn-environment.js';
+import { LANES, runLanes } from './lanes.js';
 
 const REQUIRED = process.env.CI === 'true' || process.env.SHOAL_REQUIRE_GATEWAY === '1';
 const log = (/** @type {string} */ line) => console.log(line);
@@ -62,31 +63,33 @@ async function main() {
   }
   if (runs('e2e')) await prepareGateways(tools);
 
-  const summaryFile = join(root, '.cache', `test-summary-${process.pid}.json`);
-  mkdirSync(dirname(summaryFile), { recursive: true });
-  env.SHOAL_SUMMARY = summaryFile;
   const require = createRequire(import.meta.url);
   const vitest = join(dirname(require.resolve('vitest/package.json')), 'vitest.mjs');
+  // What was asked for by name runs as vitest would run it.
+  const lanes = passed.length > 0 ? [passed] : LANES.map((names) => names.flatMap((project) => ['--project', project]));
+  const summaries = lanes.map((_, lane) => join(root, '.cache', `test-summary-${process.pid}-${lane}.json`));
+  mkdirSync(join(root, '.cache'), { recursive: true });
   stop.signal.throwIfAborted();
-  const code = await new Promise((resolve) => {
-    const child = spawn(node, [vitest, 'run', ...passed], { cwd: root, stdio: 'inherit', env });
-    stop.signal.addEventListener('abort', () => child.kill('SIGTERM'));
-    child.on('error', (error) => {
-      console.error(error.message);
-      resolve(1);
-    });
-    child.on('exit', (status) => resolve(status ?? 1));
-  });
+  const codes = await runLanes(
+    node,
+    lanes.map((args, lane) => ({
+      args: [vitest, 'run', ...args],
+      env: { ...env, SHOAL_SUMMARY: summaries[lane] },
+    })),
+    { cwd: root, signal: stop.signal },
+  );
 
   const count = { passed: 0, failed: 0, skipped: 0 };
-  if (existsSync(summaryFile)) {
-    Object.assign(count, JSON.parse(readFileSync(summaryFile, 'utf8')));
-    rmSync(summaryFile);
+  for (const [lane, file] of summaries.entries()) {
+    const own = { passed: 0, failed: 0, skipped: 0 };
+    if (existsSync(file)) Object.assign(own, JSON.parse(readFileSync(file, 'utf8')));
+    rmSync(file, { force: true });
+    // A run that failed without a failed test (none found, a crash) is a failure all the same.
+    if (codes[lane] !== 0 && own.failed === 0) own.failed = 1;
+    for (const key of /** @type {const} */ (['passed', 'failed', 'skipped'])) count[key] += own[key];
   }
-  // A run that failed without a failed test (none found, a crash) is a failure all the same.
-  if (code !== 0 && count.failed === 0) count.failed = 1;
   console.log(`${count.passed} passed, ${count.failed} failed${count.skipped > 0 ? `, ${count.skipped} skipped` : ''}`);
-  return count.failed > 0 ? 1 : code;
+  return count.failed > 0 ? 1 : 0;
 }
 
 /**

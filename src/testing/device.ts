@@ -20,9 +20,14 @@ export function testGpu(): Promise<GPU> {
   return gpu;
 }
 
-/** The device of a test file, of the profile that the run asks for. */
+/** The tests' device, of the profile that the run asks for; another one where it was lost. */
 export function testDevice(): Promise<GPUDevice> {
-  device ??= newTestDevice();
+  device ??= newTestDevice().then((made) => {
+    void made.lost.then(() => {
+      device = undefined;
+    });
+    return made;
+  });
   return device;
 }
 
