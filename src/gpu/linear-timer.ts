@@ -1,0 +1,163 @@
+import type { AttentionShape } from './attention.ts';
+import type { DeviceWatch } from './device-watch.ts';
+import type { ProductNeed } from './kernel-needs.ts';
+import { KernelTrial } from './kernel-trial.ts';
+import { Linear, type LinearFinish } from './linear.ts';
+import type { LinearChoice } from './linear-choice.ts';
+import { squaresWords } from './norm-input.ts';
+import { ropeTable } from './rope-table.ts';
+import { rowWords } from './row-words.ts';
+import { STEP_HEADER } from './step-layout.ts';
+import { TIMED_COLUMNS, type Times } from './tuner-pick.ts';
+import { matrixLayout, TILE_ROWS, wordsOfRow } from './weight-format.ts';
+import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
+
+/** What a timed submit should take at least: many times what a submit itself takes. */
+const LEAST_MS = 4;
+/** Dispatches of one submit, at most. */
+const MOST_REPEATS = 4096;
+/** How long anything may take. */
+const BOUND_MS = 10_000;
+
+/** A product of the model's shape, of zeros, whose choices are timed. */
+export class LinearTimer {
+  readonly #trial: KernelTrial;
+  readonly #need: ProductNeed;
+  readonly #matrix: WeightMatrix;
+  readonly #buffers: { readonly step: GPUBuffer; readonly input: GPUBuffer; readonly output: GPUBuffer };
+  readonly #finish: LinearFinish;
+  readonly #squares: GPUBuffer;
+
+  private constructor(
+    trial: KernelTrial,
+    need: ProductNeed,
+    matrix: WeightMatrix,
+    buffers: { readonly step: GPUBuffer; readonly input: GPUBuffer; readonly output: GPUBuffer },
+    finish: LinearFinish,
+    squares: GPUBuffer,
+  ) {
+    this.#trial = trial;
+    this.#need = need;
+    this.#matrix = matrix;
+    this.#buffers = buffers;
+    this.#finish = finish;
+    this.#squares = squares;
+  }
+
+  /** Of at most `mostWeights` weights: a larger matrix is cut, which changes little about which choice is fastest. */
+  static async create(
+    watch: DeviceWatch,
+    need: ProductNeed,
+    shape: AttentionShape,
+    mostWeights: number,
+  ): Promise<LinearTimer> {
+    const trial = new KernelTrial(watch, BOUND_MS);
+    try {
+      const { part, form } = need;
+      const most = Math.max(1, Math.floor(mostWeights / (TILE_ROWS * part.columns)));
+      const tiles = Math.min(part.tiles, most);
+      const paired = form.finish === 'gate' || form.finish === 'rotate';
+      const matrix = await blankMatrix(trial, { ...part, tiles }, paired);
+      const columns = mostColumns(need);
+      const outputs = columns * 4 * rowWords(tiles * TILE_ROWS);
+      const [step, input, output, squares, gain, scaled, squaresOut, table, kv] = await Promise.all([
+        trial.rowsStep(columns),
+        trial.zeros(columns * 4 * rowWords(part.columns)),
+        trial.zeros(outputs),
+        trial.zeros(columns * 4 * squaresWords(part.columns)),
+        trial.zeros(4 * rowWords(tiles * TILE_ROWS)),
+        trial.zeros(outputs),
+        trial.zeros(columns * 4 * squaresWords(tiles * TILE_ROWS)),
+        trial.buffer(ropeTable(columns, shape.headSize, 10_000)),
+        trial.zeros(Math.ceil(columns / 16) * 2 * 16 * tiles * TILE_ROWS),
+      ]);
+      const heads = Math.floor((tiles * TILE_ROWS) / shape.headSize);
+      const kvHeads = Math.max(1, Math.floor((heads * shape.kvHeads) / (shape.heads + 2 * shape.kvHeads)));
+      const finish: LinearFinish =
+        form.finish === 'emit'
+          ? { kind: 'emit', gain, scaled, squares: squaresOut }
+          : form.finish === 'rotate'
+            ? { kind: 'rotate', heads: heads - 2 * kvHeads, kvHeads, headSize: shape.headSize, table, kv }
+            : { kind: form.finish };
+      return new LinearTimer(trial, need, matrix, { step, input, output }, finish, squares);
+    } catch (error) {
+      trial.close();
+      throw error;
+    }
+  }
+
+  /** Milliseconds of a choice by number of columns. */
+  async time(choice: LinearChoice): Promise<Times> {
+    const linear = await Linear.create(
+      this.#trial.gpu,
+      this.#matrix,
+      {
+        outputStride: 4 * rowWords(this.#matrix.rows),
+        countWord: STEP_HEADER.rows,
+        finish: this.#finish,
+        ...(this.#need.form.normed ? { norm: { epsilon: 1e-5, squares: this.#squares } } : {}),
+      },
+      this.#buffers,
+      () => choice,
+    );
+    const times = new Map<number, number>();
+    for (const { columns } of TIMED_COLUMNS) {
+      if (columns > mostColumns(this.#need)) continue;
+      times.set(columns, await this.#timePass((pass) => linear.encode(pass, columns)));
+    }
+    return times;
+  }
+
+  close(): void {
+    this.#trial.close();
+  }
+
+  /** What one of many dispatches of a submit takes: clocks and submits are too coarse for a single one. */
+  async #timePass(encode: (pass: GPUComputePassEncoder) => void): Promise<number> {
+    let repeats = 1;
+    await this.#submit(encode, repeats);
+    let ms = await this.#submit(encode, repeats);
+    while (ms < LEAST_MS && repeats < MOST_REPEATS) {
+      repeats = Math.min(MOST_REPEATS, repeats * Math.max(2, Math.min(16, Math.ceil(LEAST_MS / Math.max(ms, 0.05)))));
+      ms = await this.#submit(encode, repeats);
+    }
+    if (repeats === 1) return ms;
+    // The submit's own time goes; the less disturbed of two runs counts.
+    const twice = Math.min(await this.#submit(encode, 2 * repeats), await this.#submit(encode, 2 * repeats));
+    ms = Math.min(ms, await this.#submit(encode, repeats));
+    return twice > ms ? (twice - ms) / repeats : twice / (2 * repeats);
+  }
+
+  async #submit(encode: (pass: GPUComputePassEncoder) => void, repeats: number): Promise<number> {
+    const { device } = this.#trial.gpu;
+    const encoder = device.createCommandEncoder({ label: 'tuner' });
+    const pass = encoder.beginComputePass({ label: 'tuner' });
+    for (let i = 0; i < repeats; i++) encode(pass);
+    pass.end();
+    const commands = encoder.finish();
+    const start = performance.now();
+    device.queue.submit([commands]);
+    await this.#trial.within(device.queue.onSubmittedWorkDone());
+    return performance.now() - start;
+  }
+}
+
+function mostColumns({ mostColumns: most }: ProductNeed): number {
+  return Math.min(most ?? Number.POSITIVE_INFINITY, TIMED_COLUMNS.at(-1)!.columns);
+}
+
+/** A matrix of zeros, without packing one. */
+async function blankMatrix(trial: KernelTrial, part: ProductNeed['part'], paired: boolean): Promise<WeightMatrix> {
+  const { tiles, columns, format } = part;
+  const sizes = matrixLayout(format).planes.map((bytes) => tiles * TILE_ROWS * wordsOfRow(format, columns) * bytes);
+  const bytes = sizes.reduce((sum, size) => sum + size, 0);
+  const buffer = await trial.zeros(bytes / 4);
+  let offset = 0;
+  const planes = sizes.map((size) => {
+    offset += size;
+    return { buffer, offset: offset - size, size };
+  });
+  const rows = tiles * TILE_ROWS;
+  const own: MatrixPart = { firstRow: 0, rows: paired ? rows / 2 : rows, tiles, format, buffer, planes };
+  return { rows, columns, parts: [own], bytes, paired };
+}

@@ -1,0 +1,154 @@
+import { tryAttention } from './attention-trial.ts';
+import { type DeviceWatch, TrialLost } from './device-watch.ts';
+import type { Precision } from './kernel-choices.ts';
+import type { KernelNeeds } from './kernel-needs.ts';
+import { KernelTrial } from './kernel-trial.ts';
+import type { LinearChoice } from './linear-choice.ts';
+import { LinearKernel } from './linear-kernel.ts';
+import { type LinearUse, linearUseName, linearUses, tryLinear } from './linear-trial.ts';
+import type { LinearForm } from './linear-variant.ts';
+import { tryEmbedding, tryNorm, tryRope, trySwiglu } from './row-trials.ts';
+import { trySampler } from './sampler-trial.ts';
+import type { MatrixFormat } from './weight-format.ts';
+
+/** How long one kernel may take to compile and run on small shapes. */
+const TRIAL_MS = 10_000;
+
+/** What a variant of a kernel came to on this adapter. */
+export interface KernelResult {
+  readonly name: string;
+  /** Why it must not be used; absent: it passed. */
+  readonly why?: string;
+  readonly ms: number;
+}
+
+/** A kernel that nothing can stand in for is wrong on this adapter: the message is a sentence for the user. */
+export class KernelFailure extends Error {
+  override readonly name = 'KernelFailure';
+}
+
+/** The device was lost, or hung, while one of these kernels was tried or timed: they must not be tried again. */
+export class KernelLost extends Error {
+  override readonly name = 'KernelLost';
+  readonly results: readonly KernelResult[];
+
+  constructor(kernels: readonly string[], why: string) {
+    super(`while kernel ${kernels.join(', ')} was tried: ${why}`);
+    this.results = kernels.map((name) => ({ name, why, ms: 0 }));
+  }
+}
+
+interface Trial {
+  readonly name: string;
+  run(trial: KernelTrial): Promise<void>;
+}
+
+/**
+ * Tries kernels on a device against their CPU references, on small shapes, each once. What `known` says of a name is
+ * taken as it is.
+ */
+export class SelfTest {
+  readonly #watch: DeviceWatch;
+  readonly #precision: Precision;
+  readonly #results = new Map<string, KernelResult>();
+  readonly #onResult: (result: KernelResult) => void;
+
+  constructor(
+    watch: DeviceWatch,
+    precision: Precision,
+    known: readonly KernelResult[] = [],
+    onResult: (result: KernelResult) => void = () => {},
+  ) {
+    this.#watch = watch;
+    this.#precision = precision;
+    this.#onResult = onResult;
+    for (const result of known) this.#results.set(result.name, result);
+  }
+
+  get results(): readonly KernelResult[] {
+    return [...this.#results.values()];
+  }
+
+  /**
+   * Compiles a choice's variants: those of several products in parallel, where this is called for all at once. Rejects
+   * with TrialLost, which doesn't tell whose fault it is.
+   */
+  async compile(format: MatrixFormat, form: LinearForm, choice: LinearChoice): Promise<void> {
+    const trial = new KernelTrial(this.#watch, TRIAL_MS);
+    const untried = linearUses(format, form, choice).filter((use) => !this.#results.has(linearUseName(use)));
+    // What doesn't compile says so again when it is tried.
+    await Promise.allSettled(
+      untried.map(({ variant }) => trial.within(LinearKernel.compile(trial.gpu, format, variant, form))),
+    );
+    trial.close();
+    this.#watch.check();
+  }
+
+  /** Why a choice must not be used; undefined: each of its variants passed. Rejects with KernelLost. */
+  async tryChoice(format: MatrixFormat, form: LinearForm, choice: LinearChoice): Promise<string | undefined> {
+    for (const use of linearUses(format, form, choice)) {
+      const { name, why } = await this.#try(this.#linear(use));
+      if (why !== undefined) return `kernel ${name}: ${why}`;
+    }
+    return undefined;
+  }
+
+  /**
+   * Tries all kernels but products, all at once where `careful` doesn't hold: most of it is compiling. Rejects with
+   * KernelFailure where one is wrong: each is the only one of its kind.
+   */
+  async tryOthers(needs: KernelNeeds, careful: boolean): Promise<void> {
+    const trials = otherTrials(needs);
+    const results: KernelResult[] = [];
+    if (careful) for (const trial of trials) results.push(await this.#try(trial));
+    else results.push(...(await Promise.all(trials.map((trial) => this.#try(trial)))));
+    const wrong = results.find(({ why }) => why !== undefined);
+    if (wrong) {
+      throw new KernelFailure(`this GPU computes kernel ${wrong.name} wrong, so nothing is served: ${wrong.why}`);
+    }
+  }
+
+  #linear(use: LinearUse): Trial {
+    return { name: linearUseName(use), run: (trial) => tryLinear(trial, use, this.#precision) };
+  }
+
+  async #try({ name, run }: Trial): Promise<KernelResult> {
+    const known = this.#results.get(name);
+    if (known) return known;
+    const trial = new KernelTrial(this.#watch, TRIAL_MS);
+    const start = performance.now();
+    let why: string | undefined;
+    try {
+      await trial.within(run(trial));
+    } catch (error) {
+      why = (error as Error).message;
+      if (error instanceof TrialLost) throw new KernelLost([name], why);
+    } finally {
+      trial.close();
+    }
+    const ms = performance.now() - start;
+    const result = { name, ...(why === undefined ? {} : { why }), ms };
+    this.#results.set(name, result);
+    this.#onResult(result);
+    return result;
+  }
+}
+
+/** How many kernels but products a model's self-test tries. */
+export function otherCount(needs: KernelNeeds): number {
+  return otherTrials(needs).length;
+}
+
+function otherTrials({ attention, embeddings, vocabulary, rope, swiglu }: KernelNeeds): Trial[] {
+  return [
+    { name: `attention ${attention.kvFormat}`, run: (trial) => tryAttention(trial, attention) },
+    ...embeddings.map((format) => ({
+      name: `embedding ${format}`,
+      run: (trial: KernelTrial) => tryEmbedding(trial, format),
+    })),
+    { name: 'rms-norm', run: tryNorm },
+    { name: 'sampler', run: (trial) => trySampler(trial, vocabulary) },
+    ...(rope ? [{ name: 'rope', run: (trial: KernelTrial) => tryRope(trial, attention) }] : []),
+    ...(swiglu ? [{ name: 'swiglu', run: trySwiglu }] : []),
+  ];
+}

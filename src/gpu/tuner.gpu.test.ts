@@ -1,0 +1,199 @@
+import { expect, test } from 'vitest';
+import { newTestDevice, testDevice } from '../testing/device.ts';
+import { choiceName } from './choice-name.ts';
+import { type KernelNeeds, productKey } from './kernel-needs.ts';
+import { defaultChoice, type LinearChoice, MATVEC_COLUMNS } from './linear-choice.ts';
+import { linearUseName, linearUses } from './linear-trial.ts';
+import type { LinearForm, LinearVariant } from './linear-variant.ts';
+import { KernelFailure, KernelLost, otherCount } from './self-test.ts';
+import { Tuner } from './tuner.ts';
+import type { MatrixFormat } from './weight-format.ts';
+
+const FORMS: readonly LinearForm[] = [
+  { finish: 'rotate', normed: true },
+  { finish: 'emit', normed: false },
+  { finish: 'gate', normed: true },
+  { finish: 'store', normed: false },
+];
+
+function needsOf(formats: readonly MatrixFormat[], forms = FORMS): KernelNeeds {
+  return {
+    products: formats.flatMap((format) =>
+      forms.map((form) => ({ part: { tiles: 3, columns: 96, format }, form, uses: 2 })),
+    ),
+    attention: { heads: 4, kvHeads: 2, headSize: 8, kvFormat: 'f32' },
+    embeddings: formats,
+    vocabulary: 515,
+    rope: true,
+    swiglu: true,
+  };
+}
+
+/** Compiles other WGSL than it is given, where `change` says so. */
+function mutate(device: GPUDevice, change: (code: string) => string): void {
+  const create = device.createShaderModule.bind(device);
+  device.createShaderModule = (descriptor) => create({ ...descriptor, code: change(descriptor.code) });
+}
+
+const NORMED: LinearForm = { finish: 'store', normed: true };
+const PLAIN: LinearVariant = {
+  ...{ path: 'plain', rows: 8, columns: 2, threads: 16, columnThreads: 1, splitThreads: 1, chains: 4 },
+};
+const uniform = (variant: LinearVariant): LinearChoice => ({
+  splits: 1,
+  matvec: MATVEC_COLUMNS.map(() => variant),
+  matmul: variant,
+});
+/** Like PLAIN; its code can be told by its threads. */
+const withThreads = (threads: number) => uniform({ ...PLAIN, threads });
+const hasThreads = (code: string, threads: number) => code.includes(`const THREADS = ${threads}u;`);
+const nameOf = (choice: LinearChoice) => linearUseName(linearUses('f32', NORMED, choice)[0]!);
+const ONE_PRODUCT = needsOf(['f32'], [NORMED]);
+/** All kernels but products, which another test tries, as if they had passed. */
+const OTHERS = {
+  choices: {},
+  results: ['attention f32', 'embedding f32', 'rms-norm', 'sampler', 'rope', 'swiglu'].map((name) => ({ name, ms: 0 })),
+};
+const OPTIONS = { precision: 'exact', known: OTHERS, leastWeights: 0, tuneMs: 30_000 } as const;
+
+test('every kernel of a model passes on this adapter', async () => {
+  const long = import.meta.env.SHOAL_LONG === '1';
+  const formats: MatrixFormat[] = long ? ['f16', 'bf16', 'q8-16-f32', 'q4-32-f16'] : ['q4-32-f16'];
+  const needs = needsOf(formats, long ? FORMS : FORMS.slice(0, 1));
+  const progress: [number, number][] = [];
+  const tuner = new Tuner(await testDevice(), needs, {
+    precision: 'exact',
+    onProgress: (done, total) => progress.push([done, total]),
+  });
+  await tuner.run();
+  expect(tuner.results.filter(({ why }) => why !== undefined)).toEqual([]);
+  expect(tuner.results.length).toBeGreaterThan(otherCount(needs));
+  expect(Object.keys(tuner.names)).toEqual(needs.products.map(({ part, form }) => productKey(part, form)));
+  const [done, total] = progress.at(-1)!;
+  expect(done).toBe(total);
+  expect(progress.every(([, all]) => all === total)).toBe(true);
+  expect(progress.every(([now], i) => i === 0 || now >= progress[i - 1]![0])).toBe(true);
+});
+
+test('variants whose WGSL is wrong are found, told and not used', async () => {
+  const device = await newTestDevice();
+  mutate(device, (code) => {
+    // A hundredth too much, no numbers at all, no shader at all.
+    if (hasThreads(code, 24)) return code.replace('1.0 / sqrt(', '1.01 / sqrt(');
+    if (hasThreads(code, 40)) return code.replace('1.0 / sqrt(', '1.0 / sqrt(-');
+    if (hasThreads(code, 56)) return code.replace('1.0 / sqrt(', '1.0 / root(');
+    return code;
+  });
+  const all = [16, 24, 40, 56, 48].map(withThreads);
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, candidates: () => all });
+  await tuner.run();
+  const failed = tuner.results.filter(({ why }) => why !== undefined);
+  expect(failed.map(({ name }) => name)).toEqual(all.slice(1, 4).map(nameOf));
+  expect(failed[0]!.why).toMatch(/^of 1 columns number \d+ is \S+, should be \S+$/);
+  expect(failed[1]!.why).toMatch(/^of 1 columns number 0 is (NaN|-?inf|0)/i);
+  expect(failed[2]!.why).toMatch(/root/);
+  const [chosen] = Object.values(tuner.names);
+  expect([all[0]!, all[4]!].map(choiceName)).toContain(chosen);
+  const { part, form } = ONE_PRODUCT.products[0]!;
+  expect(choiceName(tuner.choices.linear(part, form))).toBe(chosen);
+  device.destroy();
+});
+
+test('the plain path stands in for a default that is wrong; where it is wrong too, a sentence names the kernel', async () => {
+  const device = await newTestDevice();
+  const { part, form } = ONE_PRODUCT.products[0]!;
+  const plain = defaultChoice(part, form, false);
+  let broken = (code: string) => hasThreads(code, 24);
+  mutate(device, (code) => (broken(code) ? code.replace('1.0 / sqrt(', '1.01 / sqrt(') : code));
+  const candidates = () => [withThreads(24)];
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, candidates });
+  await tuner.run();
+  expect(Object.values(tuner.names)).toEqual([choiceName(plain)]);
+  device.destroy();
+
+  const worse = await newTestDevice();
+  broken = (code) => code.includes('1.0 / sqrt(') && code.includes('const THREADS');
+  mutate(worse, (code) => (broken(code) ? code.replace('1.0 / sqrt(', '1.01 / sqrt(') : code));
+  const error = await new Tuner(worse, ONE_PRODUCT, { ...OPTIONS, candidates }).run().catch((reason) => reason);
+  expect(error).toBeInstanceOf(KernelFailure);
+  expect(error.message).toContain(linearUseName(linearUses('f32', NORMED, plain)[0]!));
+  expect(error.message).toMatch(/nothing is served: .* should be /);
+  worse.destroy();
+});
+
+test('a kernel that is the only one of its kind, and wrong, is an error that names it', async () => {
+  const device = await newTestDevice();
+  mutate(device, (code) => code.replace(/inverseSqrt\(|1\.0 \/ sqrt\(/, '1.01 / sqrt('));
+  const known = { choices: {}, results: OTHERS.results.filter(({ name }) => name !== 'rms-norm') };
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known });
+  await expect(tuner.run()).rejects.toThrow(/kernel rms-norm wrong, so nothing is served: number \d+ is/);
+  device.destroy();
+});
+
+test('a device that is lost by a variant says by which, and what is known of it keeps it from being tried again', async () => {
+  const device = await newTestDevice();
+  mutate(device, (code) => {
+    if (hasThreads(code, 24)) device.destroy();
+    return code;
+  });
+  const candidates = () => [withThreads(16), withThreads(24)];
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, careful: true, candidates });
+  const error = await tuner.run().catch((reason) => reason);
+  expect(error).toBeInstanceOf(KernelLost);
+  expect(error.results.map(({ name }: { name: string }) => name)).toEqual([nameOf(withThreads(24))]);
+  expect(error.results[0].why).toMatch(/device was lost/);
+
+  const next = await newTestDevice();
+  mutate(next, (code) => {
+    if (hasThreads(code, 24)) throw new Error('tried again');
+    return code;
+  });
+  const known = { choices: {}, results: [...OTHERS.results, ...error.results] };
+  const again = new Tuner(next, ONE_PRODUCT, { ...OPTIONS, known, candidates });
+  await again.run();
+  expect(Object.values(again.names)).toEqual([choiceName(withThreads(16))]);
+  next.destroy();
+});
+
+test('without time it takes the default, tried all the same; what was kept is taken untried', async () => {
+  const device = await newTestDevice();
+  const candidates = () => [withThreads(16), withThreads(48)];
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, tuneMs: 0, candidates });
+  await tuner.run();
+  expect(Object.values(tuner.names)).toEqual([choiceName(withThreads(16))]);
+  expect(tuner.results.map(({ name }) => name)).toEqual([
+    ...OTHERS.results.map(({ name }) => name),
+    nameOf(withThreads(16)),
+  ]);
+
+  const key = Object.keys(tuner.names)[0]!;
+  const kept = { choices: { [key]: choiceName(withThreads(48)) }, results: tuner.results };
+  const again = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known: kept, candidates });
+  expect(again.restore()).toBe(true);
+  expect(again.names).toEqual(kept.choices);
+  const gone = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known: kept, candidates: () => [withThreads(16)] });
+  expect(gone.restore()).toBe(false);
+  expect(gone.names).toEqual({});
+  device.destroy();
+});
+
+test('what loading asks for and nothing foresaw is tried afterwards', async () => {
+  const device = await newTestDevice();
+  const candidates = () => [withThreads(24)];
+  const tuner = new Tuner(device, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, candidates });
+  await tuner.run();
+  const { part, form } = ONE_PRODUCT.products[0]!;
+  expect(tuner.choices.linear(part, form)).toEqual(withThreads(24));
+  expect(await tuner.tryUnforeseen()).toBe(true);
+  expect(tuner.results.at(-1)!.name).toBe(nameOf(withThreads(24)));
+  device.destroy();
+
+  const other = await newTestDevice();
+  mutate(other, (code) => (hasThreads(code, 24) ? code.replace('1.0 / sqrt(', '1.01 / sqrt(') : code));
+  const wrong = new Tuner(other, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, candidates });
+  await wrong.run();
+  wrong.choices.linear(part, form);
+  expect(await wrong.tryUnforeseen()).toBe(false);
+  expect(choiceName(wrong.choices.linear(part, form))).toBe(choiceName(defaultChoice(part, form, false)));
+  other.destroy();
+});

@@ -1,0 +1,295 @@
+import { choiceName, type ForcedKernel, isOfPath } from './choice-name.ts';
+import { DeviceWatch, TrialLost } from './device-watch.ts';
+import type { KernelChoices, Precision } from './kernel-choices.ts';
+import { type KernelNeeds, type ProductNeed, productKey } from './kernel-needs.ts';
+import { candidates as linearCandidates } from './linear-candidates.ts';
+import { defaultChoice, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
+import { isSoftware, linearFeatures } from './linear-features.ts';
+import { LinearTimer } from './linear-timer.ts';
+import { linearUseName, linearUses } from './linear-trial.ts';
+import { checkVariant, type LinearForm } from './linear-variant.ts';
+import { KernelFailure, KernelLost, type KernelResult, otherCount, SelfTest } from './self-test.ts';
+import { fastest, TunerBudget } from './tuner-pick.ts';
+import type { TunerRecord } from './tuner-record.ts';
+import { TILE_ROWS } from './weight-format.ts';
+
+/** How long the tuner may take beside the self-test, compiling included: a software adapter compiles slowly. */
+const TUNE_MS = { software: 3_000, hardware: 5_000 } as const;
+/** Weights of a product that is timed: on a GPU more than its caches hold. */
+const TIMED_WEIGHTS = { software: 1 << 21, hardware: 1 << 27 } as const;
+/** Products of fewer weights in a step aren't worth a choice. */
+const LEAST_WEIGHTS = 1 << 20;
+
+export interface TunerOptions {
+  readonly precision: Precision;
+  /** What was found before. */
+  readonly known?: Pick<TunerRecord, 'choices' | 'results'> | undefined;
+  /** Of which all products are to be made that can be. */
+  readonly forced?: ForcedKernel | undefined;
+  /** One kernel at a time, so that a lost device tells whose fault it is. */
+  readonly careful?: boolean;
+  /** Default: some seconds. */
+  readonly tuneMs?: number;
+  /** Default: some million. */
+  readonly leastWeights?: number;
+  /** What may be chosen, the default first; for tests. */
+  readonly candidates?: (part: LinearPartShape, form: LinearForm) => readonly LinearChoice[];
+  /** Kernels tried, of how many. */
+  readonly onProgress?: (done: number, total: number) => void;
+  /** Ends it between two kernels. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Chooses the kernels of a model's products on a device: tries each variant before it is used, times what may be faster
+ * than the default, and knows what of the rest loading asked for.
+ */
+export class Tuner {
+  readonly #device: GPUDevice;
+  readonly #watch: DeviceWatch;
+  readonly #needs: KernelNeeds;
+  readonly #options: TunerOptions;
+  readonly #test: SelfTest;
+  readonly #chosen = new Map<string, LinearChoice>();
+  /** Products asked for that `needs` doesn't name. */
+  readonly #unforeseen = new Map<string, { part: LinearPartShape; form: LinearForm }>();
+  #done = 0;
+  #total = 0;
+  #ended = false;
+
+  constructor(device: GPUDevice, needs: KernelNeeds, options: TunerOptions) {
+    this.#device = device;
+    this.#watch = new DeviceWatch(device);
+    this.#needs = needs;
+    this.#options = options;
+    this.#test = new SelfTest(this.#watch, options.precision, options.known?.results, () => this.#progress(1));
+  }
+
+  /** What became of each kernel that was tried. */
+  get results(): readonly KernelResult[] {
+    return this.#test.results;
+  }
+
+  /** The name of each product's choice, by productKey. */
+  get names(): Record<string, string> {
+    return Object.fromEntries([...this.#chosen].map(([key, choice]) => [key, choiceName(choice)]));
+  }
+
+  /** What to load the model with. */
+  get choices(): KernelChoices {
+    return {
+      precision: this.#options.precision,
+      linear: (part, form) => {
+        const key = productKey(part, form);
+        const chosen = this.#chosen.get(key);
+        if (chosen) return chosen;
+        this.#unforeseen.set(key, { part, form });
+        return this.#candidates(part, form)[0]!;
+      },
+    };
+  }
+
+  /** Takes what is known, untested again. False where some of it can't be had any more: then nothing is taken. */
+  restore(): boolean {
+    const { known } = this.#options;
+    if (!known) return false;
+    for (const { part, form } of this.#needs.products) {
+      const key = productKey(part, form);
+      const choice = this.#offered(part, form).find((one) => choiceName(one) === known.choices[key]);
+      if (!choice) {
+        this.#chosen.clear();
+        return false;
+      }
+      this.#chosen.set(key, choice);
+    }
+    return true;
+  }
+
+  /**
+   * Tries all that the model needs, then times what may be faster. Rejects with KernelFailure where something is wrong
+   * that nothing can stand in for, with KernelLost or TrialLost where the device is lost.
+   */
+  async run(): Promise<void> {
+    const { products } = this.#needs;
+    const offers = products.map(({ part, form }) => this.#candidates(part, form));
+    const worth = this.#worthTuning();
+    this.#total = otherCount(this.#needs) + this.#namesOf(products, offers, worth).size;
+    this.#progress(0);
+    const start = performance.now();
+    const firsts = products.map(({ part, form }, i) => ({ part, form, choice: offers[i]![0]! }));
+    if (this.#options.careful) await this.#test.tryOthers(this.#needs, true);
+    else await this.#tryTogether(firsts);
+    for (const [i, { part, form }] of products.entries()) {
+      this.#options.signal?.throwIfAborted();
+      this.#chosen.set(productKey(part, form), await this.#sound(part, form, offers[i]![0]!));
+    }
+    const kind = isSoftware(this.#device.adapterInfo) ? 'software' : 'hardware';
+    const budget = new TunerBudget(this.#options.tuneMs ?? TUNE_MS[kind], () => performance.now());
+    budget.learn(this.#test.results.length, performance.now() - start);
+    for (const need of worth) {
+      this.#options.signal?.throwIfAborted();
+      if (!(await this.#tune(need, budget, TIMED_WEIGHTS[kind]))) break;
+    }
+    this.#done = this.#total;
+    this.#progress(0);
+    this.#ended = true;
+  }
+
+  /** Tries what loading asked for and nothing foresaw. False: load again, with other choices. */
+  async tryUnforeseen(): Promise<boolean> {
+    let sound = true;
+    for (const [key, { part, form }] of this.#unforeseen) {
+      const first = this.#candidates(part, form)[0]!;
+      const choice = await this.#sound(part, form, first);
+      this.#chosen.set(key, choice);
+      sound &&= choice === first;
+    }
+    this.#unforeseen.clear();
+    return sound;
+  }
+
+  /** Compiles defaults and tries all but products at once; where the device is lost by that, nobody knows by what. */
+  async #tryTogether(firsts: readonly { part: LinearPartShape; form: LinearForm; choice: LinearChoice }[]) {
+    const work = [
+      this.#test.tryOthers(this.#needs, false),
+      ...firsts.map(({ part, form, choice }) => this.#test.compile(part.format, form, choice)),
+    ];
+    // Whatever fails first, the rest ends before anything else begins.
+    const ends = await Promise.allSettled(work);
+    for (const end of ends) {
+      if (end.status === 'rejected' && end.reason instanceof KernelLost) throw new TrialLost(end.reason.message);
+      if (end.status === 'rejected') throw end.reason;
+    }
+  }
+
+  /** `choice` where it passes, else the plain one. */
+  async #sound(part: LinearPartShape, form: LinearForm, choice: LinearChoice): Promise<LinearChoice> {
+    const why = await this.#test.tryChoice(part.format, form, choice);
+    if (why === undefined) return choice;
+    if (this.#options.forced) throw new KernelFailure(`the kernel asked for is wrong on this GPU: ${why}`);
+    const plain = defaultChoice(part, form, false);
+    const plainWhy = await this.#test.tryChoice(part.format, form, plain);
+    if (plainWhy === undefined) return plain;
+    throw new KernelFailure(`this GPU computes products wrong, so nothing is served: ${plainWhy}`);
+  }
+
+  /** Times what may be faster for a product. False: there is no time left for another. */
+  async #tune(need: ProductNeed, budget: TunerBudget, mostWeights: number): Promise<boolean> {
+    const { part, form } = need;
+    const key = productKey(part, form);
+    const base = this.#chosen.get(key)!;
+    const others = this.#candidates(part, form).filter((choice) => choiceName(choice) !== choiceName(base));
+    if (others.length === 0) return true;
+    const kernels = (choice: LinearChoice) => linearUses(part.format, form, choice).length;
+    if (!budget.fits(kernels(base) + kernels(others[0]!))) return false;
+    const timing = this.#timeOthers(need, base, others, budget, mostWeights);
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const late = new Promise<'late'>((resolve) => {
+      timer = setTimeout(() => resolve('late'), budget.leftMs);
+    });
+    // What is being compiled can't be called off: it is waited for no longer, and not taken.
+    timing.catch(() => {});
+    const chosen = await Promise.race([timing, late]).finally(() => clearTimeout(timer));
+    if (chosen === 'late') return false;
+    this.#chosen.set(key, chosen);
+    return budget.leftMs > 0;
+  }
+
+  async #timeOthers(
+    need: ProductNeed,
+    base: LinearChoice,
+    others: readonly LinearChoice[],
+    budget: TunerBudget,
+    mostWeights: number,
+  ): Promise<LinearChoice> {
+    const { part, form } = need;
+    const timer = await LinearTimer.create(this.#watch, need, this.#needs.attention, mostWeights);
+    const time = (choice: LinearChoice) => timer.time(choice).catch((error) => this.#blame(need, choice, base, error));
+    try {
+      const baseTimes = await time(base);
+      const timed: { choice: LinearChoice; times: ReadonlyMap<number, number> }[] = [];
+      for (const choice of others) {
+        const count = linearUses(part.format, form, choice).length;
+        if (!budget.fits(count)) break;
+        const start = performance.now();
+        if (!this.#options.careful) await this.#test.compile(part.format, form, choice);
+        if ((await this.#test.tryChoice(part.format, form, choice)) !== undefined) continue;
+        timed.push({ choice, times: await time(choice) });
+        budget.learn(count, performance.now() - start);
+      }
+      const best = fastest(
+        baseTimes,
+        timed.map(({ times }) => times),
+      );
+      return best === undefined ? base : timed[best]!.choice;
+    } finally {
+      timer.close();
+    }
+  }
+
+  /** A device that is lost while a choice is timed is lost by what that choice has of its own. */
+  #blame({ part, form }: ProductNeed, choice: LinearChoice, base: LinearChoice, error: unknown): never {
+    if (!(error instanceof TrialLost)) throw error;
+    const namesOf = (one: LinearChoice) => linearUses(part.format, form, one).map(linearUseName);
+    const shared = choice === base ? [] : namesOf(base);
+    throw new KernelLost(
+      namesOf(choice).filter((name) => !shared.includes(name)),
+      error.message,
+    );
+  }
+
+  /** Products with something to choose, those that a step spends most on first. */
+  #worthTuning(): ProductNeed[] {
+    if (this.#options.forced) return [];
+    const weights = ({ part, uses }: ProductNeed) => part.tiles * TILE_ROWS * part.columns * uses;
+    return this.#needs.products
+      .filter((need) => weights(need) >= (this.#options.leastWeights ?? LEAST_WEIGHTS))
+      .sort((a, b) => weights(b) - weights(a));
+  }
+
+  #namesOf(
+    products: readonly ProductNeed[],
+    offers: readonly (readonly LinearChoice[])[],
+    worth: readonly ProductNeed[],
+  ): Set<string> {
+    const names = new Set<string>();
+    products.forEach((need, i) => {
+      const { part, form } = need;
+      for (const choice of worth.includes(need) ? offers[i]! : offers[i]!.slice(0, 1)) {
+        for (const use of linearUses(part.format, form, choice)) names.add(linearUseName(use));
+      }
+    });
+    return names;
+  }
+
+  /** What may be chosen for a product, what is taken without a tuner first. */
+  #candidates(part: LinearPartShape, form: LinearForm): readonly LinearChoice[] {
+    const all =
+      this.#options.candidates?.(part, form) ??
+      linearCandidates(part, form, linearFeatures(this.#device), this.#options.precision);
+    const { forced } = this.#options;
+    if (!forced) return all;
+    if ('path' in forced) {
+      const own = all.find((choice) => isOfPath(choice, forced.path));
+      return [own ?? (forced.path === 'plain' ? defaultChoice(part, form, false) : all[0]!)];
+    }
+    const { variant } = forced;
+    try {
+      checkVariant(variant, form, part.format);
+    } catch {
+      return all.slice(0, 1);
+    }
+    return [{ splits: variant.splitThreads, matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant }];
+  }
+
+  /** The same with what stands in for it. */
+  #offered(part: LinearPartShape, form: LinearForm): readonly LinearChoice[] {
+    return [...this.#candidates(part, form), defaultChoice(part, form, false)];
+  }
+
+  #progress(more: number): void {
+    if (this.#ended) return;
+    this.#done = Math.min(this.#total, this.#done + more);
+    this.#options.onProgress?.(this.#done, this.#total);
+  }
+}
