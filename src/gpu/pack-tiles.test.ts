@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { exactHalf } from './pack-tiles.ts';
+import { exactHalf, packQuants } from './pack-tiles.ts';
 import { encodeHalf } from './testing/matrices.ts';
+import { Random } from './testing/random.ts';
 import { decodeHalf } from './weight-format.ts';
 
 const bitsOf = (value: number) => new Uint32Array(Float32Array.of(value).buffer)[0]!;
@@ -24,6 +25,37 @@ test('what a half rounds is refused', () => {
       else if (Math.abs(value) >= 2 ** -14 && Math.abs(value) < 65_504) {
         expect(decodeHalf(encodeHalf(value))).not.toBe(value);
       }
+    }),
+  );
+});
+
+test.each([4, 8] as const)('quants of %i bits lie word by word in tiles of 64 rows', (bits) => {
+  const row = fc.record({
+    units: fc.integer({ min: 1, max: 3 }),
+    rows: fc.integer({ min: 1, max: 5 }),
+    seed: fc.nat(),
+  });
+  fc.assert(
+    fc.property(row, ({ units, rows, seed }) => {
+      const columns = 32 * units;
+      const random = new Random(seed);
+      const [low, high] = bits === 4 ? [0, 15] : [-128, 127];
+      const quants = Int8Array.from({ length: rows * columns }, () => random.integer(low, high));
+      const places = Int32Array.from({ length: rows }, (_, i) => (i === 1 ? -1 : (seed + 37 * i) % 128));
+      const words = units * (bits / 4);
+      const stretch = new Uint32Array(2 * 64 * words * 4);
+      packQuants(stretch, places, columns, quants, bits);
+      const perWord = 128 / bits;
+      const expected = new Uint32Array(stretch.length);
+      places.forEach((place, i) => {
+        for (let column = 0; place >= 0 && column < columns; column++) {
+          const within = column % perWord;
+          const word = Math.floor(place / 64) * 64 * words + Math.floor(column / perWord) * 64 + (place % 64);
+          const digit = quants[i * columns + column]! & (2 ** bits - 1);
+          expected[4 * word + (within % 4)]! += digit * 2 ** (bits * Math.floor(within / 4));
+        }
+      });
+      expect(stretch).toEqual(expected);
     }),
   );
 });

@@ -35,25 +35,50 @@ export function packQuants(
   quants: Int8Array,
   bits: 4 | 8,
 ): void {
-  const units = columns / UNIT_COLUMNS;
-  // Words of a unit, one a tile's length apart; four columns a shift, four lanes a word.
-  const words = bits === 4 ? 1 : 2;
-  const shifts = 32 / bits;
-  const mask = 2 ** bits - 1;
-  places.forEach((place, i) => {
-    if (place < 0) return;
-    let at = i * columns;
-    for (let word = 0; word < units * words; word++, at += 4 * shifts) {
-      const to = (tileStart(place, units * words) + word * TILE_ROWS) * 4;
-      for (let lane = 0; lane < 4; lane++) {
-        let packed = 0;
-        for (let shift = 0; shift < shifts; shift++) {
-          packed |= (quants[at + 4 * shift + lane]! & mask) << (bits * shift);
-        }
-        stretch[to + lane] = packed;
+  // Four quants at a time, one a byte: column 4i + lane of a unit becomes digit i of its word's lane.
+  const aligned = quants.byteOffset % 4 === 0 ? quants : new Int8Array(quants);
+  const fours = new Int32Array(aligned.buffer, aligned.byteOffset, aligned.byteLength / 4);
+  // Words of a row, one a tile's length apart.
+  const words = (columns / UNIT_COLUMNS) * (bits === 4 ? 1 : 2);
+  for (let i = 0; i < places.length; i++) {
+    const place = places[i]!;
+    if (place < 0) continue;
+    let to = tileStart(place, words) * 4;
+    const from = (i * columns) / 4;
+    if (bits === 4) {
+      for (let at = from; at < from + 8 * words; at += 8, to += 4 * TILE_ROWS) {
+        writeLanes(
+          stretch,
+          to,
+          twoDigits(fours[at]!, fours[at + 1]!),
+          twoDigits(fours[at + 2]!, fours[at + 3]!),
+          twoDigits(fours[at + 4]!, fours[at + 5]!),
+          twoDigits(fours[at + 6]!, fours[at + 7]!),
+        );
+      }
+    } else {
+      for (let at = from; at < from + 4 * words; at += 4, to += 4 * TILE_ROWS) {
+        writeLanes(stretch, to, fours[at]!, fours[at + 1]!, fours[at + 2]!, fours[at + 3]!);
       }
     }
-  });
+  }
+}
+
+/** Bytes of two digits each: the low digits of `low`, those of `high` above them. */
+function twoDigits(low: number, high: number): number {
+  return (low & 0x0f0f0f0f) | ((high & 0x0f0f0f0f) << 4);
+}
+
+/** Byte `lane` of each of four words, the first lowest, as word `at + lane`: a square of bytes on its side. */
+function writeLanes(to: Uint32Array, at: number, first: number, second: number, third: number, fourth: number): void {
+  const even = (first & 0x00ff00ff) | ((second & 0x00ff00ff) << 8);
+  const odd = ((first >>> 8) & 0x00ff00ff) | (second & 0xff00ff00);
+  const evenAbove = (third & 0x00ff00ff) | ((fourth & 0x00ff00ff) << 8);
+  const oddAbove = ((third >>> 8) & 0x00ff00ff) | (fourth & 0xff00ff00);
+  to[at] = (even & 0xffff) | (evenAbove << 16);
+  to[at + 1] = (odd & 0xffff) | (oddAbove << 16);
+  to[at + 2] = (even >>> 16) | (evenAbove & 0xffff0000);
+  to[at + 3] = (odd >>> 16) | (oddAbove & 0xffff0000);
 }
 
 /** Scales and minima of rows of `columns`. False where a half would not be exact, or be subnormal. */
@@ -66,7 +91,8 @@ export function packScales(
 ): boolean {
   const blocks = columns / block;
   const [scaleBits, minBits] = [bitsOf(scales), bitsOf(mins)];
-  for (const [i, place] of places.entries()) {
+  for (let i = 0; i < places.length; i++) {
+    const place = places[i]!;
     if (place < 0) continue;
     for (let start = tileStart(place, blocks), b = 0, at = i * blocks; b < blocks; b++, at++) {
       const to = start + b * TILE_ROWS;

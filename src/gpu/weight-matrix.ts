@@ -203,13 +203,18 @@ async function uploadPart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>, 
  * before them, and where each lies, counted from `first`; −1: not there. Undefined: none.
  */
 function placesWithin(plan: PartPlan<AnySource>, at: number, rows: number, first: number, count: number) {
-  const all = Int32Array.from({ length: rows }, (_, i) => {
+  const all = new Int32Array(rows);
+  let skipped = rows;
+  let end = 0;
+  for (let i = 0; i < rows; i++) {
     const place = plan.place(at + i) - first;
-    return place >= 0 && place < count ? place : -1;
-  });
-  const skipped = all.findIndex((place) => place >= 0);
-  if (skipped < 0) return undefined;
-  return { skipped, places: all.subarray(skipped, all.findLastIndex((place) => place >= 0) + 1) };
+    const inside = place >= 0 && place < count;
+    all[i] = inside ? place : -1;
+    if (!inside) continue;
+    skipped = Math.min(skipped, i);
+    end = i + 1;
+  }
+  return end === 0 ? undefined : { skipped, places: all.subarray(skipped, end) };
 }
 
 /** Reads the rows of a source from `from` on and packs them where `places` says. */
