@@ -5,6 +5,8 @@ import { Constraints } from './constraints.ts';
 import type { EngineLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { Pace } from './pace.ts';
+import type { Profile, ProfileRequest } from './profile.ts';
+import { Profiling } from './profiling.ts';
 import { type Refusal, refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
@@ -31,6 +33,7 @@ export class Engine {
   readonly #ends: SequenceEnds;
   readonly #results: StepResults;
   readonly #constraints: Constraints | undefined;
+  readonly #profiling: Profiling;
   #arrivals = 0;
   #tokensMade = 0;
   #stepping = false;
@@ -43,6 +46,7 @@ export class Engine {
     this.#runner = runner;
     this.#pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
     this.#scheduler = new Scheduler(runner.limits, limits, this.#pace, now);
+    this.#profiling = new Profiling(runner);
     this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, now);
     this.#uncached = new UncachedTokens(this.#scheduler, now);
     const ends = new SequenceEnds(this.#scheduler, onEvents);
@@ -126,6 +130,7 @@ export class Engine {
   /** Ends everything without a word: its relay is gone. */
   abortAll(): void {
     for (const sequence of this.#all()) this.#ends.drop(sequence);
+    this.#profiling.stop();
   }
 
   /** Raises the number of output tokens that a sample may make; a lower number than before changes nothing. */
@@ -159,6 +164,18 @@ export class Engine {
 
   get hasCacheNews(): boolean {
     return !this.#scheduler.kv.prefixes.log.empty;
+  }
+
+  /** Times the kernels of the next steps, which take longer meanwhile. Never rejects: what went wrong is in the answer. */
+  profile(request: ProfileRequest): Promise<Profile> {
+    return this.#broken === undefined
+      ? this.#profiling.start(request)
+      : Promise.resolve({ stages: [], problem: this.#broken });
+  }
+
+  /** Ends a profile with what there is; harmless where there is none. */
+  stopProfile(): void {
+    this.#profiling.stop();
   }
 
   #refusal(request: EngineRequest): Refusal | undefined {
@@ -203,9 +220,15 @@ export class Engine {
     try {
       for (;;) {
         while (steps.open) {
-          const startedAt = now();
+          // Kernels are timed alone.
+          if (this.#profiling.active && steps.count > 0) break;
+          let startedAt = now();
           const plan = this.#scheduler.plan();
           if (!plan) break;
+          if (this.#profiling.active) {
+            await this.#profiling.measure(plan.batch, plan.prefillRows);
+            startedAt = now();
+          }
           steps.submit(plan, startedAt);
         }
         // At once: who wakes the engine while this waits for nothing would not be heard.
@@ -250,6 +273,7 @@ export class Engine {
     if (this.#broken !== undefined) return;
     this.#broken = error instanceof Error ? error.message : String(error);
     this.#ends.failAll(this.#all(), 'unavailable', this.#broken);
+    this.#profiling.stop(this.#broken);
     this.#options.onBroken?.(this.#broken);
   }
 }
