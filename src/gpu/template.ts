@@ -12,6 +12,18 @@ export type TemplateCounts = Readonly<Record<string, number>>;
  * Throws where a line names what `counts` hasn't, or a block has no end.
  */
 export function expandTemplate(code: string, counts: TemplateCounts): string {
+  // Loading asks for the same few kernels layer after layer.
+  const key = `${JSON.stringify(counts)}\n${code}`;
+  const known = expansions.get(key);
+  if (known !== undefined) return known;
+  const expanded = expand(code, counts);
+  expansions.set(key, expanded);
+  return expanded;
+}
+
+const expansions = new Map<string, string>();
+
+function expand(code: string, counts: TemplateCounts): string {
   const lines = code.split('\n');
   const [expanded, end] = expandBlock(lines, 0, counts);
   if (end < lines.length) throw new Error(`template: line ${end + 1} ends what nothing began`);
@@ -42,5 +54,6 @@ function expandBlock(lines: readonly string[], from: number, counts: TemplateCou
 }
 
 function substitute(line: string, variable: string, value: number): string {
+  if (!line.includes('$')) return line;
   return line.replace(new RegExp(`\\$${variable}(?=u\\b|[^a-z]|$)`, 'g'), String(value));
 }
