@@ -1,8 +1,9 @@
 import type { AdapterFacts } from '../engine/adapter-facts.ts';
 import type { EngineBudget } from '../engine/engine-budget.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
+import type { Profile } from '../engine/profile.ts';
 
-export type { EngineBudget };
+export type { EngineBudget, Profile };
 
 /** What the page tells its Web Worker. */
 export type PageMessage =
@@ -12,7 +13,9 @@ export type PageMessage =
   | { readonly type: 'pause'; readonly paused: boolean }
   /** The page has said Detach and came back (bfcache): the old session is gone. */
   | { readonly type: 'restart' }
-  | { readonly type: 'hidden'; readonly hidden: boolean };
+  | { readonly type: 'hidden'; readonly hidden: boolean }
+  /** Time the kernels of the next steps, and tell. */
+  | { readonly type: 'profile' };
 
 export interface JoinRequest {
   /** Base URL of the relay's web port, without a slash at its end. */
@@ -43,6 +46,7 @@ export type NodeMessage =
   /** The session that a closing page must say Detach for; undefined: none. */
   | { readonly type: 'session'; readonly session: DetachKey | undefined; readonly rank: number | undefined }
   | { readonly type: 'counters'; readonly counters: NodeCounters }
+  | { readonly type: 'profile'; readonly profile: Profile }
   /** The page must reload itself: the relay serves another build or another model. */
   | { readonly type: 'reload'; readonly reason: string };
 

@@ -3,6 +3,7 @@ import { createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
 import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
+import type { Profile } from '../engine/profile.ts';
 import { backoffMs } from './backoff.ts';
 import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
 import { fetchManifest, RelayUnreachableError, relayFiles } from './model-files.ts';
@@ -14,6 +15,8 @@ import { startGrammarWorker } from './start-grammar-worker.ts';
 import { nodeEvents, nodeLoad } from './wire.ts';
 
 const COUNTERS_MS = 1_000;
+/** Of each stage, where the page's user asks. */
+const PROFILE_STEPS = 3;
 /** Lost devices after which the node gives up, and the time in which they count. */
 const MOST_LOSSES = 3;
 const LOSSES_WITHIN_MS = 600_000;
@@ -25,6 +28,7 @@ export class Node {
   readonly #post: (message: NodeMessage) => void;
   readonly #left = new AbortController();
   #session: Session | undefined;
+  #engine: LoadedEngine['engine'] | undefined;
 
   constructor(post: (message: NodeMessage) => void) {
     this.#post = post;
@@ -61,6 +65,11 @@ export class Node {
     this.#session?.tellLoad();
   }
 
+  /** Times the kernels of the next steps for the page. */
+  profile(): void {
+    void this.#engine?.profile({ steps: PROFILE_STEPS, byStage: true }).then((profile) => this.#profiled(profile));
+  }
+
   restart(): void {
     this.#session?.restart();
   }
@@ -74,6 +83,7 @@ export class Node {
       this.#left.signal.throwIfAborted();
       const session = this.#openSession(join, digest, loaded);
       this.#session = session;
+      this.#engine = loaded.engine;
       let lost: string | undefined;
       void loaded.lost.then((reason) => {
         lost = reason;
@@ -85,6 +95,7 @@ export class Node {
       return undefined;
     } finally {
       this.#session = undefined;
+      this.#engine = undefined;
       clearInterval(counting);
       loaded.destroy();
     }
@@ -157,6 +168,7 @@ export class Node {
             sessionEpoch: String(key.sessionEpoch),
           },
         }),
+      onProfile: (profile) => this.#profiled(profile),
       random: Math.random,
     });
   }
@@ -182,6 +194,10 @@ export class Node {
 
   #count(loaded: LoadedEngine): void {
     this.#post({ type: 'counters', counters: { ...loaded.engine.load(), gpuBuffers: loaded.gpuBuffers() } });
+  }
+
+  #profiled(profile: Profile): void {
+    this.#post({ type: 'profile', profile });
   }
 
   #failed(error: unknown): void {

@@ -3,6 +3,7 @@ import type { Client } from '@connectrpc/connect';
 import type { AttachRequest, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { CacheNews } from '../engine/cache-log.ts';
+import type { Profile, ProfileRequest } from '../engine/profile.ts';
 import type { EngineRequest } from '../engine/request.ts';
 
 /** What a session drives: the engine, as the relay's commands need it. */
@@ -20,6 +21,10 @@ export interface CommandTarget {
   takeCacheNews(most: number): readonly CacheNews[];
   readonly hasCacheNews: boolean;
   setPolicy(policy: AdmissionPolicy): void;
+  /** Never rejects. */
+  profile(request: ProfileRequest): Promise<Profile>;
+  /** Ends it with what there is. */
+  stopProfile(): void;
 }
 
 /** What names a session to its relay: enough for a closing page to say Detach. */
@@ -40,6 +45,8 @@ export interface SessionOptions {
   readonly onState: (state: SessionState, detail: string) => void;
   /** The session's key, whenever it changes. */
   readonly onKey: (key: SessionKey | undefined, rank: number | undefined) => void;
+  /** A profile that the relay asked for is done. */
+  readonly onProfile: (profile: Profile) => void;
   readonly random: () => number;
 }
 

@@ -15,6 +15,7 @@ import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { CacheNews } from '../engine/cache-log.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
 import type { EngineEvent, TopLogprobs as EngineTop, FailureCode, FinishReason } from '../engine/event.ts';
+import type { Profile } from '../engine/profile.ts';
 import type { Constraint, EngineRequest } from '../engine/request.ts';
 import { splitEvent } from './split-event.ts';
 
@@ -189,6 +190,26 @@ export function cacheEvent(news: CacheNews): NodeEventInit {
     case 'cleared':
       return { event: { case: 'cacheCleared', value: {} } };
   }
+}
+
+/** Kernels of a stage that the relay takes. */
+const MOST_KERNELS = 256;
+
+/** The wire's form of an answer to the profile of this id. */
+export function profileEvent(profileId: bigint, { stages, problem }: Profile): NodeEventInit {
+  const value = {
+    profileId,
+    problem,
+    stages: stages.map((stage) => ({
+      ...stage,
+      kernels: stage.kernels.slice(0, MOST_KERNELS).map(({ gbytesPerSecond, gflops, ...kernel }) => ({
+        ...kernel,
+        ...(gbytesPerSecond === undefined ? {} : { gbytesPerSecond }),
+        ...(gflops === undefined ? {} : { gflops }),
+      })),
+    })),
+  };
+  return { event: { case: 'profiled', value } };
 }
 
 /** What a page adds to its engine's load. */

@@ -22,5 +22,8 @@ self.onmessage = (event: MessageEvent<PageMessage>) => {
     case 'hidden':
       node.hidden = message.hidden;
       break;
+    case 'profile':
+      node.profile();
+      break;
   }
 };

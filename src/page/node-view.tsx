@@ -1,5 +1,6 @@
 import { BUDGET_RANGE, budget, setBudget } from './budget.ts';
 import { counters, detail, facts, join, joined, leave, pause, paused, progress, rank, state } from './node.ts';
+import { KernelTimes } from './kernel-times.tsx';
 import { webgpuHelp } from './webgpu-help.ts';
 
 const STATE_WORDS = {
@@ -41,6 +42,7 @@ export function NodeView() {
       {!joined.value && !help && <Budget />}
       <Facts />
       <Counters />
+      {joined.value && <KernelTimes />}
     </section>
   );
 }

@@ -1,5 +1,13 @@
 import { computed, signal } from '@preact/signals';
-import type { DetachKey, NodeCounters, NodeFacts, NodeMessage, NodeState, PageMessage } from '../node/messages.ts';
+import type {
+  DetachKey,
+  NodeCounters,
+  NodeFacts,
+  NodeMessage,
+  NodeState,
+  PageMessage,
+  Profile,
+} from '../node/messages.ts';
 import NodeWorker from '../node/worker.ts?worker';
 import { budget } from './budget.ts';
 import { ownBuild } from './build.ts';
@@ -15,6 +23,8 @@ export const facts = signal<NodeFacts | undefined>(undefined);
 export const progress = signal<{ readonly loadedBytes: number; readonly totalBytes: number } | undefined>(undefined);
 export const counters = signal<NodeCounters | undefined>(undefined);
 export const rank = signal<number | undefined>(undefined);
+/** What kernels took, as timed last; 'timing': they are timed now. */
+export const profile = signal<Profile | 'timing' | undefined>(undefined);
 /** The user holds the node: it finishes what it has and takes nothing new. */
 export const paused = signal(false);
 export const joined = computed(() => !['idle', 'left', 'error'].includes(state.value));
@@ -44,6 +54,12 @@ export function leave(): void {
 export function pause(hold: boolean): void {
   paused.value = hold;
   tell({ type: 'pause', paused: hold });
+}
+
+/** Has the kernels of the next steps timed. */
+export function timeKernels(): void {
+  profile.value = 'timing';
+  tell({ type: 'profile' });
 }
 
 document.addEventListener('visibilitychange', () => tell({ type: 'hidden', hidden: document.hidden }));
@@ -86,6 +102,9 @@ function take(message: NodeMessage): void {
     case 'counters':
       counters.value = message.counters;
       break;
+    case 'profile':
+      profile.value = message.profile;
+      break;
     case 'reload':
       if (!reloadPage()) setState('error', `${message.reason}, and reloading the page did not help`);
       break;
@@ -108,5 +127,6 @@ function setState(next: NodeState, why: string): void {
     counters.value = undefined;
     progress.value = undefined;
     rank.value = undefined;
+    profile.value = undefined;
   }
 }
