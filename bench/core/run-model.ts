@@ -6,7 +6,7 @@ import { llamaConfig } from '../../src/model/llama-config.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { describeAdapter } from './describe-adapter.ts';
-import { decodeMs, prefillMs } from './generation-times.ts';
+import { GenerationTimes } from './generation-times.ts';
 import { kernelsTable, profileDecode } from './kernels-table.ts';
 import type { ModelRequest } from './model-request.ts';
 import { loadTable, type Measured, modelTable } from './model-table.ts';
@@ -119,20 +119,21 @@ async function measureBatches(
       keys: batch * (promptTokens + Math.ceil(newTokens / 2)),
       steps: 1,
     };
-    const prefill = fits(`prefill of ${batch} × ${promptTokens}`, work.leastMs(promptRows))
-      ? await prefillMs(setting, batch)
-      : undefined;
+    const whole = fits(`prefill of ${batch} × ${promptTokens}`, work.leastMs(promptRows));
+    // Decode takes a prompt too: a short one where the long one would be too long.
+    const prompt = whole ? promptTokens : Math.min(promptTokens, BLOCK_TOKENS);
+    const times = new GenerationTimes(setting, batch, prompt);
+    const prefillMs = await times.prefillMs();
+    const prefill = whole ? { ms: prefillMs, share: work.share(promptRows, prefillMs) } : undefined;
     const steps = Math.min(newTokens, LEAST_STEPS);
-    // Decode takes a prompt too: a short one where the long one was too long.
-    const prompt = prefill === undefined ? Math.min(promptTokens, BLOCK_TOKENS) : promptTokens;
-    if (!fits(`decode of ${batch}`, steps * work.leastMs(decodeRows) * 2)) continue;
-    const decode = await decodeMs(setting, batch, prompt, leftMs());
-    const profile = fits(`kernels of a step of ${batch}`, PROFILE_STEPS * work.leastMs(decodeRows))
+    if (!fits(`decode of ${batch}`, steps * work.leastMs(decodeRows))) continue;
+    const decode = await times.decodeMs(newTokens, leftMs());
+    const profile = fits(`kernels of a step of ${batch}`, PROFILE_STEPS * decode * LIKELY_SHARE)
       ? await profileDecode(setting, batch, prompt)
       : undefined;
     measured.push({
       batch,
-      prefill: prefill === undefined ? undefined : { ms: prefill, share: work.share(promptRows, prefill) },
+      prefill,
       decode: { ms: decode, share: work.share(decodeRows, decode) },
       dispatches: profile?.dispatches,
       kernelsMs: profile?.kernelsMs,
