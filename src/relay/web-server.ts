@@ -40,7 +40,10 @@ export async function listenWeb(parts: WebParts): Promise<ListeningServer> {
   const requests = new WebRequests({ ...parts, answer: answers(parts) });
   const { server, sessions } = certificate ? secureServer(certificate, requests) : plainServer(requests);
   server.maxConnections = MAX_CONNECTIONS;
-  server.prependListener('connection', (socket: Socket) => connections.take(socket));
+  server.prependListener('connection', (socket: Socket) => {
+    // A secure server leaves Nagle's algorithm on, and each small answer then waits for an acknowledgement.
+    if (connections.take(socket)) socket.setNoDelay(true);
+  });
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(parts.port, parts.host, resolve);

@@ -1,5 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
+import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-node';
 import {
   type AttachRequest,
@@ -33,6 +33,8 @@ export interface Script extends EngineScript {
   readonly freedTokens?: number;
   /** Of the web port, on every request. */
   readonly sessionToken?: string;
+  /** Instead of Connect over HTTP/1.1 in the clear. */
+  readonly transport?: Transport;
   /** Fields of the AttachRequest that differ. */
   readonly attach?: Partial<Omit<AttachRequest, '$typeName' | '$unknown'>>;
 }
@@ -64,11 +66,12 @@ export class ScriptedNode {
     this.engine = new ScriptedEngine(script);
     this.client = createClient(
       NodeRelay,
-      createConnectTransport({
-        baseUrl: `http://127.0.0.1:${script.webPort}`,
-        httpVersion: '1.1',
-        interceptors: script.sessionToken === undefined ? [] : [bearer(script.sessionToken)],
-      }),
+      script.transport ??
+        createConnectTransport({
+          baseUrl: `http://127.0.0.1:${script.webPort}`,
+          httpVersion: '1.1',
+          interceptors: script.sessionToken === undefined ? [] : [bearer(script.sessionToken)],
+        }),
     );
   }
 
