@@ -46,7 +46,7 @@ export interface SessionOptions {
   /** The session's key, whenever it changes. */
   readonly onKey: (key: SessionKey | undefined, rank: number | undefined) => void;
   /** A profile that the relay asked for is done. */
-  readonly onProfile: (profile: Profile) => void;
+  readonly onProfile?: (profile: Profile) => void;
   readonly random: () => number;
 }
 

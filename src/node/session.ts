@@ -201,7 +201,7 @@ export class Session {
     // A newer session was asked for nothing.
     if (session === undefined || this.#attached?.sessionToken !== session) return;
     this.#queue.push([profileEvent(profileId, profile)]);
-    onProfile(profile);
+    onProfile?.(profile);
   }
 
   /** Sends reports, one at a time, and heartbeats when there is nothing to tell, as long as the stream lives. */

@@ -1,6 +1,6 @@
 import { BUDGET_RANGE, budget, setBudget } from './budget.ts';
-import { counters, detail, facts, join, joined, leave, pause, paused, progress, rank, state } from './node.ts';
 import { KernelTimes } from './kernel-times.tsx';
+import { counters, detail, facts, join, joined, leave, pause, paused, progress, rank, state } from './node.ts';
 import { webgpuHelp } from './webgpu-help.ts';
 
 const STATE_WORDS = {
