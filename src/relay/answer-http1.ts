@@ -41,7 +41,6 @@ export async function answerHttp1(
     answer.header?.forEach((value, name) => {
       response.setHeader(name, value);
     });
-    // What a client still sends is read and dropped, by Node: closing at once would take the answer from it.
     response.writeHead(answer.status);
     for (; next && !next.done; next = await body?.next()) {
       if (response.destroyed) return;
@@ -53,5 +52,8 @@ export async function answerHttp1(
     response.end();
   } finally {
     await body?.return?.().catch(() => {});
+    // What a client still sends is read and dropped: closing at once would take the answer from it, and what it asks next
+    // comes after that. Node does so by itself only where nothing was read.
+    if (!request.readableEnded) setImmediate(() => request.resume());
   }
 }
