@@ -18,6 +18,8 @@ export class GgufCursor {
   #at = 0;
   /** Of #bytes in the file. */
   #base = 0;
+  /** No strings are decoded together before this position: one of them may be broken. */
+  #oneByOneTo = 0;
   readonly #utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   /** What is being read, for errors. */
   where = 'the header';
@@ -103,6 +105,51 @@ export class GgufCursor {
     } catch {
       return this.fail('is not UTF-8');
     }
+  }
+
+  /** `count` strings, one after the other; a vocabulary's hundred thousand are decoded together. */
+  async strings(count: number): Promise<string[]> {
+    const strings: string[] = [];
+    while (strings.length < count) {
+      const more = this.#wholeStrings(count - strings.length);
+      if (more.length === 0) strings.push(await this.string());
+      else for (const text of more) strings.push(text);
+    }
+    return strings;
+  }
+
+  /** Up to `most` strings of those that were fetched whole; none where the next one wasn't, or may be broken. */
+  #wholeStrings(most: number): string[] {
+    if (this.position < this.#oneByOneTo) return [];
+    const joined = new Uint8Array(this.#bytes.length - this.#at);
+    const ends: number[] = [];
+    let bytes = 0;
+    let units = 0;
+    let at = this.#at;
+    while (ends.length < most && at + 8 <= this.#bytes.length) {
+      const length = this.#view.getUint32(at, true);
+      const start = at + 8;
+      if (this.#view.getUint32(at + 4, true) !== 0 || start + length > this.#bytes.length) break;
+      // A string that begins inside of a character would pass as the end of the one before it.
+      if (length > 0 && (this.#bytes[start]! & 0xc0) === 0x80) break;
+      for (let i = start; i < start + length; i++) {
+        const byte = this.#bytes[i]!;
+        joined[bytes++] = byte;
+        // UTF-16 units: none for a byte that goes on, two for a character of four bytes.
+        if ((byte & 0xc0) !== 0x80) units += byte < 0xf0 ? 1 : 2;
+      }
+      ends.push(units);
+      at = start + length;
+    }
+    let text: string;
+    try {
+      text = this.#utf8.decode(joined.subarray(0, bytes));
+    } catch {
+      this.#oneByOneTo = this.#base + at;
+      return [];
+    }
+    this.#at = at;
+    return ends.map((end, i) => text.slice(i === 0 ? 0 : ends[i - 1], end));
   }
 
   #advance(length: number): number {

@@ -61,10 +61,7 @@ async function readArray(cursor: GgufCursor): Promise<GgufValue> {
   await cursor.need(12);
   const type = cursor.u32();
   if (type === STRING) {
-    const count = cursor.count('strings', 8);
-    const strings: string[] = [];
-    for (let i = 0; i < count; i++) strings.push(await cursor.string());
-    return strings;
+    return cursor.strings(cursor.count('strings', 8));
   }
   if (type === BOOLEAN) {
     const count = cursor.count('booleans', 1);

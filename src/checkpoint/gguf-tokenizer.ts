@@ -44,14 +44,13 @@ const FAMILIES: Readonly<Record<string, (gguf: Gguf, vocabulary: GgufVocabulary)
  * they read any other. Of several chat templates the one without a name is taken. Throws CheckpointError naming file
  * and key, also for a tokenizer or pre-tokenizer that it doesn't know.
  */
-export function ggufTokenizer(gguf: Gguf): GgufTokenizer {
+export function ggufTokenizer(gguf: Gguf, vocabulary = ggufVocabulary(gguf)): GgufTokenizer {
   const { metadata } = gguf;
   const kind = metadata.string('tokenizer.ggml.model');
   if (kind === undefined || !Object.hasOwn(FAMILIES, kind)) {
     const known = Object.keys(FAMILIES).join(', ');
     return metadata.fail('tokenizer.ggml.model', kind === undefined ? 'is missing' : `is ${kind}; known: ${known}`);
   }
-  const vocabulary = ggufVocabulary(gguf);
   const { tokens } = vocabulary;
   const family = FAMILIES[kind]!(gguf, vocabulary);
   const special = (flag: string, id: number | undefined, fallback: boolean): number | undefined => {

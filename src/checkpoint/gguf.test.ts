@@ -1,3 +1,4 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { type ByteSource, bytesSource } from './byte-source.ts';
 import { CheckpointError } from './checkpoint.ts';
@@ -63,6 +64,26 @@ describe('metadata', () => {
       expect(wrong).toThrow(/^m\.gguf: \w+ is .*, not /);
     }
     expect(gguf.metadata.count('absent')).toBeUndefined();
+  });
+
+  it('has lists of any texts, those too that two reads of the file share', async () => {
+    const texts = fc.array(fc.string({ unit: 'grapheme', maxLength: 12 }), { minLength: 1, maxLength: 40 });
+    const holds = async (list: readonly string[]) => {
+      const { metadata } = await open({ metadata: [['texts', list]] });
+      expect(metadata.get('texts')).toEqual(list);
+    };
+    await fc.assert(fc.asyncProperty(texts, holds), { numRuns: 50 });
+    await holds(Array.from({ length: 30_000 }, (_, i) => `${'é🦈'.repeat(i % 3)}${i}`));
+  });
+
+  it.each([
+    ['that ends inside of a character', [[0x61], [0xc3], [0xa9, 0x61]]],
+    ['that begins inside of one', [[0x61], [0xa9, 0x61], [0x61]]],
+    ['that is broken within', [[0x61], [0xff, 0x61], [0x61]]],
+  ])('refuses a text in a list %s', async (_, texts) => {
+    const bytes = texts.flatMap((text) => [...u64(BigInt(text.length)), ...text]);
+    const list: Written = { type: 9, bytes: u8(8, 0, 0, 0, ...u64(3n), ...bytes) };
+    expect(await failure(open({ metadata: [['texts', list]] }))).toMatch(/"texts" is not UTF-8/);
   });
 
   const key = (value: Written): GgufParts => ({ metadata: [['key', value]] });

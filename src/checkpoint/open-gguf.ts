@@ -39,7 +39,12 @@ export async function openGguf(source: ByteSource): Promise<GgufModel> {
   if (vocabulary.tokens.length > config.vocabSize) {
     gguf.metadata.fail('tokenizer.ggml.tokens', `has ${vocabulary.tokens.length} tokens of ${config.vocabSize}`);
   }
-  return { checkpoint: ggufCheckpoint(gguf, architecture, raw), configJson, config, ...ggufTokenizer(gguf) };
+  return {
+    checkpoint: ggufCheckpoint(gguf, architecture, raw),
+    configJson,
+    config,
+    ...ggufTokenizer(gguf, vocabulary),
+  };
 }
 
 function ggufArchitecture({ metadata }: Gguf): GgufArchitecture {
