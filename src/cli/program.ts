@@ -136,7 +136,23 @@ function withRelayFlags(command: Command): Command {
     .addOption(duration('--lease <time>', 'how long a silent node keeps its session', '15s', parsePositiveDuration))
     .addOption(duration('--heartbeat <time>', 'how often node and relay speak', '3s', parsePositiveDuration))
     .addOption(duration('--start-wait <time>', 'how long a request waits for a first node', '20s', parseDuration))
-    .addOption(duration('--rejoin-wait <time>', 'how long a lost request waits for another node', '0', parseDuration))
+    .addOption(duration('--rejoin-wait <time>', 'how long a lost request waits for another node', '30s', parseDuration))
+    .addOption(
+      duration(
+        '--drain-wait <time>',
+        'how long work at a leaving node goes on before another takes it',
+        '10s',
+        parseDuration,
+      ),
+    )
+    .addOption(
+      duration(
+        '--token-stall <time>',
+        'without a token for so long a request moves to another node',
+        '2m',
+        parsePositiveDuration,
+      ),
+    )
     .addOption(
       duration('--queue-wait <time>', 'how long a request waits for room at a node', '2m', parsePositiveDuration),
     )

@@ -16,6 +16,8 @@ export interface RelayFlags {
   readonly heartbeat: number;
   readonly startWait: number;
   readonly rejoinWait: number;
+  readonly drainWait: number;
+  readonly tokenStall: number;
   readonly queueWait: number;
   readonly firstTokenWait: number;
   readonly requestLimit: number;
@@ -62,6 +64,8 @@ export async function runRelay(
       heartbeatMs: flags.heartbeat,
       startWaitMs: flags.startWait,
       rejoinWaitMs: flags.rejoinWait,
+      drainMs: flags.drainWait,
+      tokenStallMs: flags.tokenStall,
       queueMs: flags.queueWait,
       firstTokenMs: flags.firstTokenWait,
       requestMs: flags.requestLimit,

@@ -2,6 +2,7 @@ import { status } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
 import { Finished_Reason } from '../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { defaultOptions } from './options.ts';
 import { benchPerTest, idsOf, PROMPT, running } from './testing/bench-per-test.ts';
 import { collect } from './testing/grpc-client.ts';
 import { requestOf } from './testing/relay-bench.ts';
@@ -14,7 +15,7 @@ const { generate } = SglangScheduler.method;
 const start = benchPerTest();
 
 test('a killed node: its stream ends with `error` and UNAVAILABLE when the lease is over', async () => {
-  const on = await start({ leaseMs: 600, heartbeatMs: 100 });
+  const on = await start({ leaseMs: 600, heartbeatMs: 100, rejoinWaitMs: 0 });
   const node = await on.node({ stepMs: 5 });
   const { whole } = await running(on, 400);
   const killedAt = performance.now();
@@ -28,7 +29,7 @@ test('a killed node: its stream ends with `error` and UNAVAILABLE when the lease
 });
 
 test('a node that says Detach: UNAVAILABLE at once, and trailers only where nothing went out', async () => {
-  const on = await start();
+  const on = await start({ rejoinWaitMs: 0 });
   const node = await on.node({ stepMs: 5, maxRunning: 1 });
   const { whole } = await running(on, 400);
   const silent = await on.node({ manual: true });
@@ -63,8 +64,23 @@ test('another node goes on where a lost one stopped', async () => {
   expect(last.value.outputLogprobs?.tokenLogprobs).toHaveLength(120);
 });
 
-test('with a rejoin wait, a node that comes later goes on', async () => {
-  const on = await start({ rejoinWaitMs: 10_000 });
+test('a rejoin wait over, with no other node: UNAVAILABLE, and the client has what there was', async () => {
+  expect(defaultOptions.rejoinWaitMs).toBe(30_000);
+  const on = await start({ rejoinWaitMs: 500 });
+  const node = await on.node({ stepMs: 5 });
+  const { whole } = await running(on, 400);
+  await node.detach();
+  const at = performance.now();
+  const { messages, error } = await whole;
+  expect(performance.now() - at).toBeGreaterThan(400);
+  expect(error?.code).toBe(status.UNAVAILABLE);
+  expect(messages.at(-1)?.response).toMatchObject({ case: 'error', value: { httpStatusCode: '503' } });
+  const ids = idsOf(messages);
+  expect(ids).toEqual(outputOf(PROMPT, ids.length));
+});
+
+test('within the rejoin wait, a node that comes later goes on', async () => {
+  const on = await start();
   const first = await on.node({ stepMs: 5 });
   const { whole } = await running(on, 60);
   await first.detach();

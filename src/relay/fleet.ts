@@ -9,17 +9,20 @@ import type {
   Resume,
 } from '../contract/gen/node_relay_pb.ts';
 import { isOtherBuild } from '../contract/other-build.ts';
+import { hasRoom } from './choose-node.ts';
 import type { Job } from './job.ts';
 import type { LinkOwner } from './link-owner.ts';
 import type { LinkSettings } from './link-settings.ts';
 import { readNodeFacts, type WantedModel } from './node-facts.ts';
 import { NodeLink } from './node-link.ts';
+import { viewOf } from './node-view.ts';
 import { MAX_NODES } from './options.ts';
 import { PrefixIndex } from './prefix-index.ts';
 import { PutOut } from './put-out.ts';
+import { RecentLosses } from './recent-losses.ts';
 import { Signal } from './signal.ts';
 
-export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch' | 'prefixes'>, WantedModel {
+export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch' | 'prefixes' | 'losses'>, WantedModel {
   readonly ranks: number | undefined;
 }
 
@@ -29,6 +32,15 @@ export interface FleetEvents {
   onChange(): void;
   onTokens(count: number): void;
 }
+
+/** Ends of sessions that are no loss: planned ones. */
+const LEAVES: ReadonlySet<Code> = new Set([Code.Aborted, Code.Unavailable]);
+/** Failures that are the request's fault, or say that a node has too little. */
+const CLIENTS: ReadonlySet<Code | undefined> = new Set([
+  Code.InvalidArgument,
+  Code.ResourceExhausted,
+  Code.Unimplemented,
+]);
 
 /** All nodes: who they are, which rank they hold, and which of their words are of the newest epoch. */
 export class Fleet implements LinkOwner {
@@ -40,6 +52,7 @@ export class Fleet implements LinkOwner {
   readonly prefixes = new PrefixIndex();
   private readonly sessions = new Map<string, NodeLink>();
   private readonly putOut = new PutOut();
+  private readonly losses = new RecentLosses();
   private lastEpoch = 0n;
   private closed = false;
   private readonly settings: FleetSettings;
@@ -91,12 +104,14 @@ export class Fleet implements LinkOwner {
       throw new ConnectError(`A node of this id told what can't be: it is ${wait}.`, Code.Unavailable);
     }
     for (const link of this.sessions.values()) {
-      if (link.facts.nodeId === facts.nodeId)
-        link.end(new ConnectError('A newer Attach of the same node took over.', Code.Aborted));
+      if (link.facts.nodeId !== facts.nodeId) continue;
+      // It came back without the word that it would leave.
+      if (link.runningJobs > 0) this.losses.add(facts.nodeId);
+      link.end(new ConnectError('A newer Attach of the same node took over.', Code.Aborted));
     }
     const rank = this.freeRank();
-    const { relayEpoch, prefixes } = this;
-    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch, prefixes }, this);
+    const { relayEpoch, prefixes, losses } = this;
+    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch, prefixes, losses }, this);
     this.sessions.set(link.token, link);
     this.log.info({ rank, node: facts.nodeId, adapter: facts.adapter }, 'node attached');
     this.drainOther(link, facts.build);
@@ -125,6 +140,7 @@ export class Fleet implements LinkOwner {
   onLinkEnd(link: NodeLink, jobs: readonly Job[]): void {
     this.sessions.delete(link.token);
     if (link.lied) this.putOut.add(link.facts.nodeId);
+    if (link.ended && !LEAVES.has(link.ended.code)) this.losses.add(link.facts.nodeId);
     this.log.info({ rank: link.rank, reason: link.ended?.rawMessage, jobs: jobs.length }, 'node session over');
     this.events.onLost(jobs, link);
     this.notify();
@@ -135,7 +151,22 @@ export class Fleet implements LinkOwner {
   }
 
   onJobFailed(link: NodeLink, job: Job): void {
+    if (!CLIENTS.has(job.lastRefusal?.code)) this.losses.add(link.facts.nodeId);
     this.log.warn({ rank: link.rank, job: String(job.id), code: job.lastRefusal?.code }, 'node failed a job');
+    this.events.onLost([job], link);
+  }
+
+  couldMove(link: NodeLink, job: Job): boolean {
+    const samples = job.unfinished.length;
+    return this.links.some((other) => {
+      if (other === link || (job.request.rank ?? other.rank) !== other.rank) return false;
+      const view = viewOf(other, job);
+      return view.willing && view.fits && hasRoom(view, samples);
+    });
+  }
+
+  onJobMoved(link: NodeLink, job: Job): void {
+    this.log.info({ rank: link.rank, job: String(job.id) }, 'a leaving node handed a job over');
     this.events.onLost([job], link);
   }
 

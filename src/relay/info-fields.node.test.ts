@@ -153,7 +153,7 @@ test('a complete counts no drafts and no reasoning', async () => {
 });
 
 test('an error that follows a message says what the status says', async () => {
-  const on = await start();
+  const on = await start({ rejoinWaitMs: 0 });
   const node = await on.node({ stepMs: 5 });
   const { whole } = await running(on, 400);
   await node.detach();

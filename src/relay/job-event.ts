@@ -5,7 +5,8 @@ import type { LinkSettings } from './link-settings.ts';
 import type { RunningJob } from './running-jobs.ts';
 
 interface JobEventListener {
-  onTokens(count: number): void;
+  /** `ms` is the time they took; undefined where there is no telling. */
+  onTokens(count: number, ms: number | undefined): void;
   onFinished(): void;
   /** The sample failed at the node. */
   onFailed(code: number, message: string): void;
@@ -30,10 +31,10 @@ export function takeJobEvent(
     case 'tokens': {
       const { value } = event.event;
       const tokens = checkTokens(job, sample, value, bounds);
-      running.madeToken(sample);
+      const ms = running.madeTokens(sample);
       sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
       job.append(sample, tokens);
-      listener.onTokens(tokens.length);
+      listener.onTokens(tokens.length, ms);
       return;
     }
     case 'finished': {

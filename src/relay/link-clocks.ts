@@ -1,7 +1,8 @@
-/** The two clocks of a session, either of which ends it: one for reports, one for the stream. */
+/** The clocks of a session: one for reports and one for the stream, either of which ends it, and one of its leaving. */
 export class LinkClocks {
   private lease: NodeJS.Timeout | undefined;
   private stream: NodeJS.Timeout | undefined;
+  private leaving: NodeJS.Timeout | undefined;
   private readonly leaseMs: number;
   private readonly onEnd: (why: string) => void;
 
@@ -22,7 +23,13 @@ export class LinkClocks {
     if (!open) this.stream = this.start('The lease ran out: the node did not open its stream again.');
   }
 
+  /** It is to leave, and what runs there to be handed over. */
+  after(ms: number, onDue: () => void): void {
+    this.leaving = setTimeout(onDue, ms);
+  }
+
   stop(): void {
+    clearTimeout(this.leaving);
     clearTimeout(this.lease);
     clearTimeout(this.stream);
   }

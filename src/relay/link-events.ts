@@ -14,7 +14,7 @@ export interface LinkEventParts {
   readonly flushes: PendingFlushes;
   readonly prefixes: NodePrefixes;
   readonly settings: LinkSettings;
-  readonly onTokens: (count: number) => void;
+  readonly onTokens: (count: number, ms: number | undefined) => void;
   readonly onFinished: () => void;
   /** A sample of the job failed at the node. */
   readonly onFailed: (job: Job, code: number, message: string) => void;

@@ -9,6 +9,10 @@ export interface LinkOwner {
   onLinkChange(link: NodeLink): void;
   /** The node can't go on with a job, which has left it. */
   onJobFailed(link: NodeLink, job: Job): void;
+  /** Whether another node would take what runs at this one. */
+  couldMove(link: NodeLink, job: Job): boolean;
+  /** The job has left a node that is to leave, for another. */
+  onJobMoved(link: NodeLink, job: Job): void;
   /** Tokens were taken in. */
   onTokens(count: number): void;
 }

@@ -1,25 +1,25 @@
 import { randomBytes } from 'node:crypto';
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
-import { ContractError } from '../contract/contract-error.ts';
 import type { NodeCommand, NodeCommandSchema, NodeLoad, ReportRequest } from '../contract/gen/node_relay_pb.ts';
-import { isStatusCode } from '../contract/status-table.ts';
 import { checkLoad } from './check-load.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost } from './job.ts';
-import { Lie } from './lie.ts';
+import { faultOf, Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
 import { LinkEvents } from './link-events.ts';
 import type { LinkOwner } from './link-owner.ts';
 import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
+import { refusalOf } from './node-refusal.ts';
 import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import type { Sample } from './sample.ts';
 import { Signal } from './signal.ts';
+import { SpeedMeter } from './speed-meter.ts';
 import { welcomeCommand } from './welcome-command.ts';
 
 /** Commands that wait for a node's acknowledgement; a node that lets more pile up is put out. */
@@ -40,6 +40,8 @@ export class NodeLink implements JobHost, StreamSource {
   ended: ConnectError | undefined;
   /** It is over since the node told what can't be. */
   lied = false;
+  /** As it is counted here. */
+  readonly speed = new SpeedMeter();
   /** What it caches. */
   readonly prefixes: NodePrefixes;
   private readonly jobs: RunningJobs;
@@ -54,6 +56,10 @@ export class NodeLink implements JobHost, StreamSource {
   private epoch = 0n;
   private connected = false;
   private draining = false;
+  /** What runs here is to go elsewhere, as far as others take it. */
+  private handsOver = false;
+  /** `performance.now()` of the last token, of whatever job. */
+  private lastTokenAt = 0;
 
   constructor(facts: NodeFacts, rank: number, settings: LinkSettings, owner: LinkOwner) {
     this.facts = facts;
@@ -66,7 +72,11 @@ export class NodeLink implements JobHost, StreamSource {
     const { jobs, flushes, prefixes } = this;
     this.events = new LinkEvents({
       ...{ facts, jobs, flushes, prefixes, settings },
-      onTokens: (count) => owner.onTokens(count),
+      onTokens: (count, ms) => {
+        this.lastTokenAt = performance.now();
+        if (ms !== undefined) this.speed.add(count, ms);
+        owner.onTokens(count);
+      },
       onFinished: () => owner.onLinkChange(this),
       onFailed: (job, code, message) => this.giveBack(job, code, message),
     });
@@ -102,10 +112,14 @@ export class NodeLink implements JobHost, StreamSource {
     return retracted === undefined ? undefined : Math.min(retracted, this.runningSamples);
   }
 
-  /** Whether the node has room for more sequences; an idle one takes any number and runs them in turn. */
-  hasRoom(samples: number): boolean {
-    const running = this.runningSamples;
-    return running === 0 || running + samples <= this.facts.maxRunning;
+  /** Prompts and outputs of what runs there. */
+  get heldTokens(): number {
+    return this.jobs.heldTokens;
+  }
+
+  /** What the node lost or failed of late. */
+  get losses(): number {
+    return this.settings.losses.of(this.facts.nodeId);
   }
 
   run(job: Job): void {
@@ -137,11 +151,18 @@ export class NodeLink implements JobHost, StreamSource {
     return asked.answer;
   }
 
-  /** What runs there goes on, and nothing new comes. Harmless when done twice. */
+  /**
+   * Nothing new comes, and what runs there goes on for `drainMs`, then wherever it is taken. Harmless when done twice.
+   */
   drain(reason: string): void {
     if (this.draining) return;
     this.draining = true;
-    this.send({ case: 'drain', value: { reason } });
+    const { drainMs } = this.settings;
+    this.send({ case: 'drain', value: { reason, handOverMs: drainMs } });
+    this.clocks.after(drainMs, () => {
+      this.handsOver = true;
+      this.moveJobs();
+    });
     this.owner.onLinkChange(this);
   }
 
@@ -190,16 +211,12 @@ export class NodeLink implements JobHost, StreamSource {
       }
     } catch (error) {
       this.lied = error instanceof Lie;
-      // A fault of ours half-way through a report would leave its jobs without tokens that count as told.
-      const reason =
-        error instanceof Lie
-          ? new ConnectError(`The node told what can't be: ${error.message}.`, Code.InvalidArgument)
-          : new ConnectError('The relay could not take the report in.', Code.Internal, undefined, undefined, error);
+      const reason = faultOf(error);
       for (const { job } of this.jobs.all) job.refusedBy.add(this.facts.nodeId);
       this.end(reason);
       throw reason;
     }
-    this.giveBackStalled();
+    this.moveJobs();
     return this.lastReportSeq;
   }
 
@@ -211,7 +228,7 @@ export class NodeLink implements JobHost, StreamSource {
     this.clocks.stop();
     const running = this.jobs.clear();
     // One whose command may never have arrived still waits for its first node.
-    for (const one of running) one.job.leaveHost(one.told || one.commandSeq <= this.outbox.acknowledgedSeq);
+    for (const one of running) one.job.leaveHost(one.begun(this.outbox.acknowledgedSeq));
     this.outbox.clear();
     this.flushes.clear();
     this.settings.prefixes.close(this.prefixes);
@@ -231,24 +248,33 @@ export class NodeLink implements JobHost, StreamSource {
 
   /** A sample failed at the node: the whole job leaves it, so that its samples stay together. */
   private giveBack(job: Job, code: number, message: string): void {
-    const why = new ContractError(
-      isStatusCode(code) ? code : Code.Internal,
-      // Printable and short: a stranger wrote it.
-      message.replace(/[^\x20-\x7e]+/g, ' ').slice(0, 300) || 'The node failed.',
-    );
-    this.jobs.remove(job);
-    job.leaveHost(true);
-    this.send({ case: 'abort', value: { jobId: job.id } });
-    job.refuse(this.facts.nodeId, why);
+    const running = this.jobs.find(job.id);
+    if (running) this.takeAway(running, true);
+    job.refuse(this.facts.nodeId, refusalOf(code, message));
     this.owner.onJobFailed(this, job);
   }
 
-  /** A node that reports, but makes no tokens, would keep a job until its last deadline. */
-  private giveBackStalled(): void {
+  /** Takes from the node what it doesn't go on with, and what is not to end there. */
+  private moveJobs(): void {
+    // A node that reports, but makes no tokens, would keep a job until its last deadline.
     const since = performance.now() - this.settings.tokenStallMs;
+    const silent = this.lastTokenAt <= since;
     for (const running of this.jobs.all) {
-      if (running.stalled(since)) this.giveBack(running.job, Code.Unavailable, 'The node stopped making tokens.');
+      const { job } = running;
+      if (running.stalled(since) || (silent && running.untouched(since) && this.owner.couldMove(this, job))) {
+        this.giveBack(job, Code.Unavailable, 'The node stopped making tokens.');
+      } else if (this.handsOver && this.owner.couldMove(this, job)) {
+        this.takeAway(running);
+        this.owner.onJobMoved(this, job);
+      }
     }
+  }
+
+  private takeAway(running: RunningJob, begun = running.begun(this.outbox.acknowledgedSeq)): void {
+    const { job } = running;
+    this.jobs.remove(job);
+    job.leaveHost(begun);
+    this.send({ case: 'abort', value: { jobId: job.id } });
   }
 
   /** Its number. */

@@ -46,6 +46,8 @@ export interface RelayOptions {
   readonly firstTokenMs?: number;
   /** How long a node may make no token of a request that began there, before another gets it. */
   readonly tokenStallMs?: number;
+  /** How long what runs at a node that is to leave goes on there, before another that could takes it. */
+  readonly drainMs?: number;
   /** A whole request. */
   readonly requestMs?: number;
   /** How long a request's body may take to arrive. */
@@ -105,11 +107,12 @@ export const defaultOptions = {
   leaseMs: 15_000,
   heartbeatMs: 3_000,
   startWaitMs: 20_000,
-  rejoinWaitMs: 0,
+  rejoinWaitMs: 30_000,
   maxQueued: 1024,
   queueMs: 120_000,
   firstTokenMs: 300_000,
   tokenStallMs: 120_000,
+  drainMs: 10_000,
   requestMs: 3_600_000,
   receiveMs: 60_000,
   stallMs: 120_000,
@@ -143,7 +146,13 @@ export type RelaySettings = {
 export const MAX_NODES = 1024;
 
 /** Zero means: not at all. */
-const MAY_BE_ZERO: ReadonlySet<string> = new Set(['startWaitMs', 'rejoinWaitMs', 'closeGraceMs', 'maxQueued']);
+const MAY_BE_ZERO: ReadonlySet<string> = new Set([
+  'drainMs',
+  'startWaitMs',
+  'rejoinWaitMs',
+  'closeGraceMs',
+  'maxQueued',
+]);
 
 const MAX_TIMER_MS = 2 ** 31 - 1;
 

@@ -74,6 +74,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
       leaseMs: settings.leaseMs,
       heartbeatMs: settings.heartbeatMs,
       tokenStallMs: settings.tokenStallMs,
+      drainMs: settings.drainMs,
       ranks: settings.ranks,
       schedulePolicy: settings.schedulePolicy,
     },

@@ -1,9 +1,11 @@
 import { Code } from '@connectrpc/connect';
 import { ContractError } from '../contract/contract-error.ts';
 import { overContext, overPool } from '../contract/normalise-request.ts';
+import { chooseNode } from './choose-node.ts';
 import { fitsAt, roomAt } from './generate-command.ts';
 import type { Job } from './job.ts';
 import type { NodeLink } from './node-link.ts';
+import { viewOf } from './node-view.ts';
 import type { SchedulePolicyName } from './options.ts';
 import { QueueClocks } from './queue-clocks.ts';
 import { overtake, waitingOrder } from './waiting-order.ts';
@@ -19,7 +21,7 @@ export interface RouterSettings {
 }
 
 /**
- * Gives jobs to nodes: to the pinned rank, else to the least loaded. What finds no room waits in one bounded queue, in
+ * Gives jobs to nodes: to the pinned rank, else by load, cached prefix and measured speed (chooseNode). What finds no room waits in one bounded queue, in
  * the policy's order; what finds no node waits for one, but not for ever. Also keeps the clocks of a job, so that every
  * one ends.
  */
@@ -107,7 +109,7 @@ export class Router {
       const able = this.ableFor(job, willing);
       if (able.length === 0) continue;
       if (blocked && rank === undefined) continue;
-      const link = leastLoaded(able.filter((one) => one.hasRoom(job.unfinished.length)));
+      const link = chosen(job, able);
       if (link) {
         this.dequeue(job);
         overtake(this.queue, job, link.rank);
@@ -187,13 +189,14 @@ function tooLong(job: Job, links: readonly NodeLink[]): ContractError {
   return overContext(tokens, Math.max(...roomy.map((link) => link.facts.contextLength)));
 }
 
-function leastLoaded(links: readonly NodeLink[]): NodeLink | undefined {
-  const load = (link: NodeLink) => link.runningSamples / link.facts.maxRunning;
-  let best: NodeLink | undefined;
-  for (const link of links) {
-    if (!best || load(link) < load(best) || (load(link) === load(best) && link.rank < best.rank)) best = link;
-  }
-  return best;
+function chosen(job: Job, able: readonly NodeLink[]): NodeLink | undefined {
+  const { request, unfinished } = job;
+  const ask = { rank: request.rank, samples: unfinished.length, promptTokens: request.inputIds.length };
+  const rank = chooseNode(
+    ask,
+    able.map((link) => viewOf(link, job)),
+  );
+  return able.find((link) => link.rank === rank);
 }
 
 function noNode(job: Job): ContractError {

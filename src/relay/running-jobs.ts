@@ -12,6 +12,7 @@ export class RunningJob {
   readonly maxNewTokens: number;
   /** Number of the command that gave it to the node. */
   readonly commandSeq: bigint;
+  private readonly givenAt = performance.now();
   /** A token of the job, or a logprob of its prompt, came from here. */
   told = false;
   /**
@@ -26,14 +27,28 @@ export class RunningJob {
     this.commandSeq = commandSeq;
   }
 
-  madeToken(sample: Sample): void {
+  /** Tokens of a sample came. Returns the milliseconds since it could make them; undefined for its first here. */
+  madeTokens(sample: Sample): number | undefined {
     this.told = true;
-    this.progress.set(sample, performance.now());
+    const now = performance.now();
+    const before = this.progress.get(sample);
+    this.progress.set(sample, now);
+    return before === undefined ? undefined : now - before;
   }
 
   /** A sample that was parked goes on: its clock starts anew. */
   gaveCredit(sample: Sample): void {
     if (this.progress.has(sample)) this.progress.set(sample, performance.now());
+  }
+
+  /** Whether the node had taken it on, where it has `acknowledged` commands up to that. */
+  begun(acknowledged: bigint): boolean {
+    return this.told || this.commandSeq <= acknowledged;
+  }
+
+  /** Whether it came before `since`, and nothing of it has been told. */
+  untouched(since: number): boolean {
+    return !this.told && this.givenAt <= since;
   }
 
   /** Whether one of its samples began here, has credit, and has made no token since. */
@@ -58,6 +73,16 @@ export class RunningJobs {
 
   get size(): number {
     return this.running.size;
+  }
+
+  /** Tokens of their prompts and outputs; samples share their prompt. */
+  get heldTokens(): number {
+    let tokens = 0;
+    for (const { job } of this.running.values()) {
+      tokens += job.request.inputIds.length;
+      for (const { finish, ids } of job.samples) if (finish === undefined) tokens += ids.length;
+    }
+    return tokens;
   }
 
   get all(): readonly RunningJob[] {

@@ -1,0 +1,24 @@
+import { BLOCK_TOKENS } from './block-hashes.ts';
+import type { NodeView } from './choose-node.ts';
+import { fitsAt } from './generate-command.ts';
+import type { Job } from './job.ts';
+import type { NodeLink } from './node-link.ts';
+
+/** What the choice of a node for a job goes by. */
+export function viewOf(link: NodeLink, job: Job): NodeView {
+  const { facts, rank, runningSamples, heldTokens, losses } = link;
+  const cached = link.prefixes.matched(job.prefix) * BLOCK_TOKENS;
+  return {
+    rank,
+    willing: link.serving && !job.refusedBy.has(facts.nodeId),
+    fits: fitsAt(job, facts),
+    runningSamples,
+    maxRunning: facts.maxRunning,
+    heldTokens,
+    poolTokens: facts.poolTokens,
+    cachedTokens: Math.min(cached, job.request.inputIds.length - 1),
+    tokensPerSecond: link.speed.tokensPerSecond,
+    hidden: link.load?.hidden === true,
+    losses,
+  };
+}
