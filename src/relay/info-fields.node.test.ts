@@ -131,8 +131,6 @@ test('every field of GetLoads', async () => {
 test.each([
   'embed',
   'getTokenizer',
-  'startProfile',
-  'stopProfile',
   'loadLoRAAdapter',
   'unloadLoRAAdapter',
   'listLoadedLoRAAdapters',

@@ -1,10 +1,12 @@
 import type { NodeEvent, NodeLoad } from '../contract/gen/node_relay_pb.ts';
+import { type CheckedProfile, checkProfile } from './check-profile.ts';
 import type { Job } from './job.ts';
 import { takeJobEvent } from './job-event.ts';
 import { Lie } from './lie.ts';
 import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
+import type { PendingAnswers } from './pending-answers.ts';
 import type { PendingFlushes } from './pending-flushes.ts';
 import type { RunningJobs } from './running-jobs.ts';
 
@@ -12,6 +14,7 @@ export interface LinkEventParts {
   readonly facts: NodeFacts;
   readonly jobs: RunningJobs;
   readonly flushes: PendingFlushes;
+  readonly profiles: PendingAnswers<CheckedProfile>;
   readonly prefixes: NodePrefixes;
   readonly settings: LinkSettings;
   readonly onTokens: (count: number, ms: number | undefined) => void;
@@ -41,7 +44,7 @@ export class LinkEvents {
 
   /** Events of no job. False: it is another. */
   private takeOwn({ jobId, event }: NodeEvent, load: NodeLoad | undefined): boolean {
-    const { facts, flushes, prefixes } = this.parts;
+    const { facts, flushes, profiles, prefixes } = this.parts;
     switch (event.case) {
       case 'cacheFlushed': {
         const { flushId, freedTokens } = event.value;
@@ -49,6 +52,9 @@ export class LinkEvents {
         flushes.answer(flushId, { freedTokens, keptTokens: load?.cachedTokens });
         break;
       }
+      case 'profiled':
+        profiles.answer(event.value.profileId, checkProfile(event.value));
+        break;
       case 'cacheStored':
         prefixes.stored(event.value);
         break;

@@ -3,6 +3,7 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { NodeCommand, NodeCommandSchema, NodeLoad, ReportRequest } from '../contract/gen/node_relay_pb.ts';
 import { checkLoad } from './check-load.ts';
+import type { CheckedProfile } from './check-profile.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
@@ -15,6 +16,7 @@ import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
 import { refusalOf } from './node-refusal.ts';
+import { type Asked, PendingAnswers } from './pending-answers.ts';
 import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import type { Sample } from './sample.ts';
@@ -46,6 +48,7 @@ export class NodeLink implements JobHost, StreamSource {
   readonly prefixes: NodePrefixes;
   private readonly jobs: RunningJobs;
   private readonly flushes = new PendingFlushes();
+  private readonly profiles = new PendingAnswers<CheckedProfile>('profile');
   private readonly events: LinkEvents;
   private readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
@@ -69,9 +72,9 @@ export class NodeLink implements JobHost, StreamSource {
     this.clocks = new LinkClocks(settings.leaseMs, (why) => this.end(new ConnectError(why, Code.DeadlineExceeded)));
     this.prefixes = settings.prefixes.open(rank, facts.poolTokens, settings.vocabSize);
     this.jobs = new RunningJobs(this.prefixes);
-    const { jobs, flushes, prefixes } = this;
+    const { jobs, flushes, profiles, prefixes } = this;
     this.events = new LinkEvents({
-      ...{ facts, jobs, flushes, prefixes, settings },
+      ...{ facts, jobs, flushes, profiles, prefixes, settings },
       onTokens: (count, ms) => {
         this.lastTokenAt = performance.now();
         if (ms !== undefined) this.speed.add(count, ms);
@@ -149,6 +152,18 @@ export class NodeLink implements JobHost, StreamSource {
     if (!asked) return undefined;
     this.send({ case: 'flushCache', value: { flushId: asked.id } });
     return asked.answer;
+  }
+
+  /** Has the node time the kernels of its next steps. Undefined: its session is over, or it owes too many answers. */
+  profile(steps: number, byStage: boolean): Asked<CheckedProfile> | undefined {
+    const asked = this.ended ? undefined : this.profiles.ask();
+    if (asked) this.send({ case: 'profile', value: { profileId: asked.id, steps, byStage } });
+    return asked;
+  }
+
+  /** Has it answer with what there is. */
+  stopProfile(profileId: bigint): void {
+    this.send({ case: 'profile', value: { profileId, steps: 0 } });
   }
 
   /**
@@ -231,6 +246,7 @@ export class NodeLink implements JobHost, StreamSource {
     for (const one of running) one.job.leaveHost(one.begun(this.outbox.acknowledgedSeq));
     this.outbox.clear();
     this.flushes.clear();
+    this.profiles.clear();
     this.settings.prefixes.close(this.prefixes);
     this.woken.notify();
     this.owner.onLinkEnd(

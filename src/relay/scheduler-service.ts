@@ -20,6 +20,7 @@ import type { JobTable } from './job-table.ts';
 import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
 import type { SchedulePolicyName } from './options.ts';
+import { Profiles } from './profile.ts';
 import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
 import { modelInfoOf, serverInfoOf } from './server-info.ts';
@@ -42,6 +43,7 @@ export interface SchedulerParts {
 /** What the gateway talks to. Prompts stay out of logs and metrics; counts go in. */
 export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
   const { model, fleet, table, router, metrics, log } = parts;
+  const profiles = new Profiles(fleet, log);
   const startedAtMs = Date.now();
   const started = performance.now();
   let lastRequestAtMs: number | undefined;
@@ -177,8 +179,16 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     async *getTokenizer() {
       throw unimplemented('GetTokenizer', 'read the tokenizer in the folder that GetModelInfo names');
     },
-    startProfile: refuse('StartProfile'),
-    stopProfile: refuse('StopProfile'),
+    startProfile(request) {
+      try {
+        return profiles.start(request);
+      } catch (error) {
+        throw toConnectError(error);
+      }
+    },
+
+    stopProfile: (_request, { signal }) => profiles.stop(signal),
+
     loadLoRAAdapter: refuse('LoadLoRAAdapter'),
     unloadLoRAAdapter: refuse('UnloadLoRAAdapter'),
     listLoadedLoRAAdapters: refuse('ListLoadedLoRAAdapters'),

@@ -11,6 +11,7 @@ import {
   type NodeLoadSchema,
   NodeRelay,
   Precision,
+  type ProfiledSchema,
   type Welcome,
 } from '../../contract/gen/node_relay_pb.ts';
 import { bearer } from './bearer.ts';
@@ -31,6 +32,8 @@ export interface Script extends EngineScript {
   readonly manual?: boolean;
   /** What a flush of its prefix cache gives back; it answers none without. */
   readonly freedTokens?: number;
+  /** What it tells of its kernels once it is asked; it answers no profile without. */
+  readonly profiled?: Omit<MessageInitShape<typeof ProfiledSchema>, 'profileId'>;
   /** Of the web port, on every request. */
   readonly sessionToken?: string;
   /** Instead of Connect over HTTP/1.1 in the clear. */
@@ -228,6 +231,13 @@ export class ScriptedNode {
         const { freedTokens } = this.script;
         if (freedTokens !== undefined)
           void this.tell({ event: { case: 'cacheFlushed', value: { flushId, freedTokens } } });
+        break;
+      }
+      case 'profile': {
+        const { profileId } = command.command.value;
+        const { profiled } = this.script;
+        if (profiled !== undefined)
+          void this.tell({ event: { case: 'profiled', value: { ...profiled, profileId } as never } });
         break;
       }
       default:
