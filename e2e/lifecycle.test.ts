@@ -1,7 +1,7 @@
 // Pages come and go, the relay too; no client hangs, nothing needs a reload.
 import type { Page } from 'playwright-core';
-import { afterEach, describe, expect, test } from 'vitest';
-import { TestBrowser, untilState } from './harness/browser.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { pageState, pollPage, TestBrowser, untilState } from './harness/browser.ts';
 import { skipGateway, type TestGateway, testGateway } from './harness/gateway.ts';
 import { COMPLETION, OUTPUT_IDS, PROMPT, PROMPT_IDS } from './harness/golden.ts';
 import { post, postJson } from './harness/openai.ts';
@@ -9,10 +9,10 @@ import { portsOf, startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, failureOf, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 import { until, within } from './harness/wait.ts';
 
-const SHORT_LEASE = ['--lease', '2s', '--heartbeat', '500ms'];
+const SHORT_LEASE = ['--lease', '2s', '--heartbeat', '500ms', '--rejoin-wait', '0'];
 const closers: (() => Promise<unknown>)[] = [];
 
-afterEach(async () => {
+afterAll(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
@@ -62,59 +62,28 @@ async function expectServes(relay: TestRelay): Promise<void> {
   expect(idsOf(await collect(schedulerClient(relay.grpc), request))).toEqual(OUTPUT_IDS.slice(0, 12));
 }
 
-describe('a page goes', () => {
-  // A lease far longer than the bound: only Detach can end the stream in time.
-  test.each([
-    ['is closed', (page: Page) => page.close({ runBeforeUnload: true })],
-    ['goes elsewhere', (page: Page) => page.goto('about:blank')],
-  ])('when it %s its streams end with UNAVAILABLE within 5 s, and a new page serves', async (_, leave) => {
-    const relay = await relayWith('--lease', '60s');
-    const browser = await browserWith();
-    const page = await browser.serve(relay.webUrl);
-    const { client, failure } = await runningRequest(relay);
-    const leftAt = performance.now();
-    await leave(page);
-    const { code, at } = await within('the end of the stream', 10_000, failure);
-    expect(code).toBe('Unavailable');
-    expect(at - leftAt).toBeLessThan(5_000);
+describe('a page comes and goes', () => {
+  let relay: TestRelay;
+  let browser: TestBrowser;
+  let page: Page | undefined;
 
-    expect((await client.healthCheck({})).healthy).toBe(false);
-    expect(await nodes(relay)).toBe(0);
-    await browser.serve(relay.webUrl);
-    expect((await client.healthCheck({})).healthy).toBe(true);
-    await expectServes(relay);
+  beforeAll(async () => {
+    // A lease far longer than any bound: only Detach can end a stream in time.
+    relay = await relayWith('--lease', '60s', '--rejoin-wait', '0');
+    browser = await browserWith();
   });
 
-  test('when its browser is killed its streams end within the lease and 5 s', async () => {
-    const relay = await relayWith(...SHORT_LEASE);
-    const browser = await TestBrowser.launch();
-    await browser.serve(relay.webUrl);
-    const { client, failure } = await runningRequest(relay);
-    const killedAt = performance.now();
-    await browser.kill();
-    const { code, at } = await within('the end of the stream', 15_000, failure);
-    expect(code).toBe('Unavailable');
-    expect(at - killedAt).toBeLessThan(2_000 + 5_000);
-
-    expect((await client.healthCheck({})).healthy).toBe(false);
-    await (await browserWith()).serve(relay.webUrl);
-    await expectServes(relay);
-  });
-
-  test('when it leaves by its button it is no node any more, and joins again', async () => {
-    const relay = await relayWith();
-    const page = await (await browserWith()).serve(relay.webUrl);
-    await page.getByRole('button', { name: /leave/i }).click();
-    await untilState(page, 'left', 5_000);
-    await until('the relay has no node', 2_000, async () => (await nodes(relay)) === 0);
-    await page.getByRole('button', { name: /join/i }).click();
-    await untilState(page, 'serving', 30_000);
-    await expectServes(relay);
-  });
+  /** The page that the test before left serving, else a new one: to load one takes seconds. */
+  async function servingPage(): Promise<Page> {
+    if (page === undefined || (await pageState(page).catch(() => '')) !== 'serving') {
+      await page?.context().close();
+      page = await browser.serve(relay.webUrl);
+    }
+    return page;
+  }
 
   test('when it leaves while its model still loads, it never becomes a node', async () => {
-    const relay = await relayWith();
-    const page = await (await browserWith()).open(relay.webUrl);
+    page = await browser.open(relay.webUrl);
     let held = false;
     await page.context().route('**/model/files/**', () => {
       held = true;
@@ -127,18 +96,46 @@ describe('a page goes', () => {
     await untilState(page, 'left', 5_000);
     expect(await states()).not.toContain('serving');
     expect(await nodes(relay)).toBe(0);
-    // What was held goes on, to nobody: the same page joins afresh.
+  });
+
+  test('a request that comes before the first node waits for it; a page that has left joins afresh', async () => {
+    page ??= await browser.open(relay.webUrl);
+    const client = schedulerClient(relay.grpc);
+    const answer = collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 8 }));
+    await until('the relay holds the request', 5_000, async () => {
+      const text = await (await fetch(`${relay.webUrl}/metrics`)).text();
+      return /^sglang:num_queue_reqs 1$/m.test(text);
+    });
+    // What was held while it loaded goes on, to nobody.
     await page.context().unrouteAll({ behavior: 'ignoreErrors' });
     await page.getByRole('button', { name: /join/i }).click();
     await untilState(page, 'serving', 30_000);
-    await expectServes(relay);
+    expect(idsOf(await answer)).toEqual(OUTPUT_IDS.slice(0, 8));
     expect(await nodes(relay)).toBe(1);
   });
 
+  test('when it comes back from the bfcache it attaches afresh', async () => {
+    const page = await servingPage();
+    // The browser's own events, as they come when a page is frozen and taken out again.
+    await page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))");
+    await until('the relay has no node', 5_000, async () => (await nodes(relay)) === 0);
+    await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))");
+    await until('the page is a node again', 20_000, async () => (await nodes(relay)) === 1);
+    await expectServes(relay);
+  });
+
+  test('when it leaves by its button it is no node any more, and joins again', async () => {
+    const page = await servingPage();
+    await page.getByRole('button', { name: /leave/i }).click();
+    await untilState(page, 'left', 5_000);
+    await until('the relay has no node', 2_000, async () => (await nodes(relay)) === 0);
+    await page.getByRole('button', { name: /join/i }).click();
+    await untilState(page, 'serving', 30_000);
+    await expectServes(relay);
+  });
+
   test('when its GPU process crashes it gets a new device by itself, and serves', async () => {
-    const relay = await relayWith('--lease', '60s');
-    const browser = await browserWith();
-    const page = await browser.serve(relay.webUrl);
+    const page = await servingPage();
     const states = await watchStates(page);
     const { failure } = await runningRequest(relay);
     const crashedAt = performance.now();
@@ -157,21 +154,42 @@ describe('a page goes', () => {
     await expectServes(relay);
   });
 
-  test('when it comes back from the bfcache it attaches afresh', async () => {
-    const relay = await relayWith('--lease', '60s');
-    const page = await (await browserWith()).serve(relay.webUrl);
-    // The browser's own events, as they come when a page is frozen and taken out again.
-    await page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))");
-    await until('the relay has no node', 5_000, async () => (await nodes(relay)) === 0);
-    await page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))");
-    await until('the page is a node again', 20_000, async () => (await nodes(relay)) === 1);
+  test.each([
+    ['goes elsewhere', (page: Page) => page.goto('about:blank')],
+    ['is closed', (page: Page) => page.close({ runBeforeUnload: true })],
+  ])('when it %s its streams end with UNAVAILABLE within 5 s, and a new page serves', async (_, leave) => {
+    const page = await servingPage();
+    const { client, failure } = await runningRequest(relay);
+    const leftAt = performance.now();
+    await leave(page);
+    const { code, at } = await within('the end of the stream', 10_000, failure);
+    expect(code).toBe('Unavailable');
+    expect(at - leftAt).toBeLessThan(5_000);
+
+    expect((await client.healthCheck({})).healthy).toBe(false);
+    expect(await nodes(relay)).toBe(0);
+    expect(await servingPage()).not.toBe(page);
+    expect((await client.healthCheck({})).healthy).toBe(true);
     await expectServes(relay);
   });
+});
 
-  test('when its user goes back to it, it serves', async () => {
-    const relay = await relayWith('--lease', '60s');
+describe('a browser', () => {
+  test('that is killed: its streams end within the lease and 5 s. Where a user goes back to a page, it serves', async () => {
+    const relay = await relayWith(...SHORT_LEASE);
+    const killed = await TestBrowser.launch();
+    await killed.serve(relay.webUrl);
+    const { client, failure } = await runningRequest(relay);
+    const killedAt = performance.now();
+    await killed.kill();
+    const { code, at } = await within('the end of the stream', 15_000, failure);
+    expect(code).toBe('Unavailable');
+    expect(at - killedAt).toBeLessThan(2_000 + 5_000);
+    expect((await client.healthCheck({})).healthy).toBe(false);
+
     const browser = await browserWith({ ignoreDefaultArgs: ['--disable-back-forward-cache'] });
     const page = await browser.serve(relay.webUrl);
+    await expectServes(relay);
     await page.goto('about:blank');
     await until('the relay has no node', 5_000, async () => (await nodes(relay)) === 0);
     // Restored from the bfcache a page fires no `load`.
@@ -180,19 +198,6 @@ describe('a page goes', () => {
     await until('the relay has one node', 5_000, async () => (await nodes(relay)) === 1);
     await expectServes(relay);
   });
-});
-
-test('a request that comes before the first page waits for it', async () => {
-  const relay = await relayWith();
-  const browser = await browserWith();
-  const client = schedulerClient(relay.grpc);
-  const answer = collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 8 }));
-  await until('the relay holds the request', 5_000, async () => {
-    const text = await (await fetch(`${relay.webUrl}/metrics`)).text();
-    return /^sglang:num_queue_reqs 1$/m.test(text);
-  });
-  await browser.serve(relay.webUrl);
-  expect(idsOf(await answer)).toEqual(OUTPUT_IDS.slice(0, 8));
 });
 
 test('no page within --start-wait is UNAVAILABLE', async () => {
@@ -204,62 +209,60 @@ test('no page within --start-wait is UNAVAILABLE', async () => {
   expect(at - started).toBeLessThan(5_000);
 });
 
-test('two pages are two ranks, and both work', async () => {
-  const relay = await relayWith();
-  const browser = await browserWith();
-  await browser.serve(relay.webUrl);
-  await browser.serve(relay.webUrl);
-  const client = schedulerClient(relay.grpc);
-  const { loads } = await client.getLoads({});
-  expect(loads.map(({ dpRank }) => dpRank).sort()).toEqual([0, 1]);
-  for (const dataParallelRank of [0, 1]) {
-    const request = greedyRequest(PROMPT_IDS, { maxNewTokens: 8 }, { dataParallelRank });
-    expect(idsOf(await collect(client, request))).toEqual(OUTPUT_IDS.slice(0, 8));
-  }
-});
-
 describe('the relay goes', () => {
+  let relay: TestRelay | undefined;
+  let page: Page;
+
+  /** The relay and the page that the test before left, else new ones. */
+  async function serving(): Promise<TestRelay> {
+    if (relay === undefined) {
+      relay = await relayWith();
+      page = await (await browserWith()).serve(relay.webUrl);
+    }
+    return relay;
+  }
+
+  test('before a page has joined: the page says so, goes on trying and joins by itself', async () => {
+    const first = await relayWith();
+    page = await (await browserWith()).open(first.webUrl);
+    // All that the page loads before it joins is there; its load event doesn't wait for its Web Worker's script.
+    await pollPage(page, "performance.getEntriesByType('resource').some(({ name }) => /worker/.test(name))", 10_000);
+    await first.command.kill();
+    await page.getByRole('button', { name: /join/i }).click();
+    await pollPage(page, '/trying again/.test(document.body.innerText)', 10_000);
+    const states = await watchStates(page);
+
+    const again = await relayWith(...portsOf(first));
+    await untilState(page, 'serving', 20_000);
+    expect(await states()).not.toContain('error');
+    await expectServes(again);
+    relay = again;
+  });
+
   test('and comes back: the open page attaches within 10 s without a reload', async () => {
-    const relay = await relayWith();
-    const page = await (await browserWith()).serve(relay.webUrl);
+    const first = await serving();
+    relay = undefined;
     await page.evaluate('window.notReloaded = true');
-    const { failure } = await runningRequest(relay);
-    await relay.command.kill();
+    const { failure } = await runningRequest(first);
+    await first.command.kill();
     await within('the end of the stream', 5_000, failure);
     await untilState(page, 'reconnecting', 20_000);
 
-    const again = await relayWith(...portsOf(relay));
+    const again = await relayWith(...portsOf(first));
     const backAt = performance.now();
     await until('the page is a node again', 10_000, async () => (await nodes(again)) === 1);
     expect(performance.now() - backAt).toBeLessThan(10_000);
     await untilState(page, 'serving', 2_000);
     expect(await page.evaluate('window.notReloaded')).toBe(true);
     await expectServes(again);
-  });
-
-  test('before a page has joined: the page says so, goes on trying and joins by itself', async () => {
-    const relay = await relayWith();
-    const page = await (await browserWith()).open(relay.webUrl);
-    // All that the page loads before it joins is there; its load event doesn't wait for its Web Worker's script.
-    await page.waitForFunction("performance.getEntriesByType('resource').some(({ name }) => /worker/.test(name))");
-    await relay.command.kill();
-    await page.getByRole('button', { name: /join/i }).click();
-    await page.waitForFunction('/trying again/.test(document.body.innerText)', undefined, { timeout: 10_000 });
-    const states = await watchStates(page);
-
-    const again = await relayWith(...portsOf(relay));
-    await untilState(page, 'serving', 20_000);
-    expect(await states()).not.toContain('error');
-    await expectServes(again);
+    relay = again;
   });
 
   test.skipIf(skipGateway !== undefined)(
     'and its gateway finds it again, and answers what was asked meanwhile',
     async () => {
-      const relay = await relayWith();
-      const browser = await browserWith();
-      await browser.serve(relay.webUrl);
-      const gateway: TestGateway = await testGateway(2, relay.grpc);
+      const first = await serving();
+      const gateway: TestGateway = await testGateway(2, first.grpc);
       closers.push(() => gateway.close());
       const url = `${gateway.url}/v1/chat/completions`;
       const body = {
@@ -271,14 +274,14 @@ describe('the relay goes', () => {
       const ask = async () => (await postJson(url, body)).choices[0]!.message!.content;
       expect(COMPLETION.startsWith(await ask())).toBe(true);
 
-      await relay.command.kill();
+      await first.command.kill();
       await until('the gateway sees that its worker is gone', 15_000, async () => {
         const response = await post(url, { ...body, max_tokens: 1 });
         await response.text();
         return !response.ok;
       });
 
-      const again = await relayWith(...portsOf(relay));
+      const again = await relayWith(...portsOf(first));
       // Back, and most likely still without a page: the request waits for one.
       const answer = await until('an answer', 20_000, async () => {
         const response = await post(url, body);

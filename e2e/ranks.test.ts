@@ -30,8 +30,13 @@ test('an empty rank waits and fails as no node does, and one beyond them is a mi
   expect(idsOf(zero)).toEqual(OUTPUT_IDS.slice(0, 4));
 });
 
-test('the pinned page serves, and a seed makes the same of a prompt on either', async () => {
+test('two pages are two ranks: the pinned one serves, and a seed makes the same of a prompt on either', async () => {
   const second = await serving.browser.serve(serving.relay.webUrl);
+  const { loads } = await serving.client.getLoads({});
+  expect(loads.map(({ dpRank }) => dpRank).sort()).toEqual([0, 1]);
+  for (const rank of [0, 1]) {
+    expect(idsOf(await collect(serving.client, pinned(rank, { maxNewTokens: 8 })))).toEqual(OUTPUT_IDS.slice(0, 8));
+  }
   const all: number[][] = [];
   for (const rank of [0, 1]) {
     let asked: Promise<number[]> | undefined;
