@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { packageRoot } from '../src/cli/paths.ts';
-import { pageState, TestBrowser, untilState } from './harness/browser.ts';
+import { pageState, pollPage, TestBrowser, untilState } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
@@ -34,9 +34,7 @@ test('joins by a button, tells model, adapter and state, and counts tokens', asy
   expect(await text.innerText()).toMatch(/stories260K/);
   expect(await text.innerText()).toMatch(/swiftshader/i);
   await collect(schedulerClient(relay.grpc), greedyRequest(PROMPT_IDS, { maxNewTokens: 300, ignoreEos: true, n: 2 }));
-  await page.waitForFunction('/[1-9][0-9.]* *tokens?\\/s/i.test(document.body.innerText)', undefined, {
-    timeout: 10_000,
-  });
+  await pollPage(page, '/[1-9][0-9.]* *tokens?\\/s/i.test(document.body.innerText)', 10_000);
   await page.screenshot({ path: join(pictures, 'page-serving.png') });
 
   // SharedArrayBuffer and fine timers: the relay's headers isolate the page.

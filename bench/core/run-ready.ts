@@ -67,11 +67,19 @@ class FirstNode {
       onTrouble: () => {},
     });
     const times: number[] = [];
-    const loaded = await loadEngine(gpu, files, manifest.quantisation, BUDGET, grammars, (events) => {
-      for (const event of events) {
-        if (event.type === 'failed') throw new Error(`${event.code}: ${event.message}`);
-        if (event.type === 'tokens') times.push(...event.ids.map(() => performance.now()));
-      }
+    const loaded = await loadEngine(gpu, {
+      files,
+      quantisation: manifest.quantisation,
+      budget: BUDGET,
+      startGrammarWorker: grammars,
+      onEvents: (events) => {
+        for (const event of events) {
+          if (event.type === 'failed') throw new Error(`${event.code}: ${event.message}`);
+          if (event.type === 'tokens') times.push(...event.ids.map(() => performance.now()));
+        }
+      },
+      // Self-test and tuner are a first start's.
+      kernels: { tune: 'off', precision: 'exact', version: '' },
     });
     return new FirstNode(loaded, times);
   }

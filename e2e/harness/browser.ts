@@ -1,6 +1,6 @@
 import { type Browser, type BrowserServer, chromium, type Page } from 'playwright-core';
 import { findBrowser } from '../../src/cli/find-browser.ts';
-import { launchOptions, waitUntilServing } from '../../src/cli/launch-browser.ts';
+import { launchOptions, pollPage, waitUntilServing } from '../../src/cli/launch-browser.ts';
 import { userEnvironment } from './processes.ts';
 
 const SERVING_BOUND_MS = 45_000;
@@ -38,7 +38,10 @@ export class TestBrowser {
     return new TestBrowser(await chromium.connect(server.wsEndpoint()), server);
   }
 
-  /** Opens the relay's page; it is a user of its own, with its own storage. */
+  /**
+   * Opens the relay's page; it is a user of its own, with its own storage. No test depends on what a tuner chooses: those
+   * about it say so in the address.
+   */
   async open(url: string): Promise<Page> {
     const context = await this.browser.newContext({ viewport: { width: 1280, height: 800 } });
     const page = await context.newPage();
@@ -46,7 +49,9 @@ export class TestBrowser {
       if (message.type() === 'error') this.errors.push(message.text());
     });
     page.on('pageerror', (error) => this.errors.push(error.message));
-    await page.goto(url, { timeout: 20_000 });
+    const address = new URL(url);
+    if (!address.searchParams.has('tune')) address.searchParams.set('tune', 'off');
+    await page.goto(address.href, { timeout: 20_000 });
     return page;
   }
 
@@ -67,7 +72,7 @@ export class TestBrowser {
   }
 }
 
-export { waitUntilServing };
+export { pollPage, waitUntilServing };
 
 /** What the page shows of its state. */
 export function pageState(page: Page): Promise<string> {
@@ -76,8 +81,5 @@ export function pageState(page: Page): Promise<string> {
 
 /** Waits until the page shows the state. */
 export async function untilState(page: Page, state: string, boundMs: number): Promise<void> {
-  await page.waitForFunction(`document.documentElement.dataset.state === ${JSON.stringify(state)}`, undefined, {
-    timeout: boundMs,
-    polling: 50,
-  });
+  await pollPage(page, `document.documentElement.dataset.state === ${JSON.stringify(state)}`, boundMs, 50);
 }

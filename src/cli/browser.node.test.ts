@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { candidates } from './find-browser.ts';
-import { browserArgs, hasDisplay } from './launch-browser.ts';
+import { browserArgs, hasDisplay, nodeUrl } from './launch-browser.ts';
 
 test('Chrome comes before Chromium before Edge, on every system', () => {
   const order = (paths: string[]) => paths.map((path) => /edge/i.exec(path)?.[0] ?? /chromium/i.exec(path)?.[0] ?? 'c');
@@ -33,4 +33,13 @@ test('the software adapter is asked for only where it is wanted', () => {
   expect(browserArgs({ softwareGpu: true }, 'linux')).toContain('--use-webgpu-adapter=swiftshader');
   expect(browserArgs({ softwareGpu: false }, 'linux').join(' ')).not.toContain('swiftshader');
   expect(browserArgs({ softwareGpu: false }, 'darwin').join(' ')).not.toMatch(/Vulkan|no-sandbox/);
+});
+
+test("a node's address says what was said of its kernels, and nothing else", () => {
+  const relay = new URL('https://relay.example:8443');
+  expect(nodeUrl(relay).href).toBe('https://relay.example:8443/#join');
+  const flags = { tune: 'reset', precision: 'fast', kernel: 'plain-8x4-64x1x1-4', headless: true };
+  expect(nodeUrl(relay, flags).href).toBe(
+    'https://relay.example:8443/?tune=reset&precision=fast&kernel=plain-8x4-64x1x1-4#join',
+  );
 });

@@ -4,7 +4,7 @@ import { CliError } from './errors.ts';
 import { findOrInstallBrowser } from './find-browser.ts';
 import { startGateway } from './gateway-process.ts';
 import type { Generation } from './gateway-venv.ts';
-import { type BrowserChoice, hasDisplay, mayHaveGpu, openNode } from './launch-browser.ts';
+import { type BrowserChoice, hasDisplay, type KernelUrlFlags, mayHaveGpu, openNode } from './launch-browser.ts';
 import { accepts } from './net.ts';
 import { bundledModel } from './paths.ts';
 import { type RelayFlags, type RunningRelay, runRelay } from './run-relay.ts';
@@ -12,7 +12,7 @@ import { asCliError, connectScheduler } from './scheduler-client.ts';
 import { Shutdown } from './shutdown.ts';
 import type { HostPort } from './values.ts';
 
-export interface BrowserFlags {
+export interface BrowserFlags extends KernelUrlFlags {
   readonly headless?: boolean;
   readonly softwareGpu?: boolean;
 }
@@ -81,7 +81,7 @@ async function openBrowserNode(flags: BrowserFlags, webUrl: URL, shutdown: Shutd
     headless: flags.headless ?? !hasDisplay(),
     softwareGpu: flags.softwareGpu ?? !mayHaveGpu(),
   };
-  const { browser, page } = await openNode(choice, webUrl, { boundMs: SERVING_BOUND_MS, log, signal });
+  const { browser, page } = await openNode(choice, webUrl, { boundMs: SERVING_BOUND_MS, log, signal, kernels: flags });
   shutdown.add('The browser', () => browser.close());
   browser.on('disconnected', () => {
     if (!shutdown.begun) onEnd();

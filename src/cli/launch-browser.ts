@@ -99,7 +99,7 @@ export interface NodeBrowser {
 export async function openNode(
   choice: BrowserChoice,
   webUrl: URL,
-  options: { boundMs: number; log: (line: string) => void; signal: AbortSignal },
+  options: { boundMs: number; log: (line: string) => void; signal: AbortSignal; kernels?: KernelUrlFlags },
 ): Promise<NodeBrowser> {
   const { boundMs, log, signal } = options;
   const browser = await launch(choice, signal);
@@ -117,7 +117,7 @@ export async function openNode(
         return await openNode({ ...choice, softwareGpu: true }, webUrl, options);
       }
     }
-    await gotoPage(page, new URL('/#join', webUrl));
+    await gotoPage(page, nodeUrl(webUrl, options.kernels));
     await waitUntilServing(page, boundMs);
     return { browser, page, softwareGpu: choice.softwareGpu };
   } catch (error) {
@@ -126,6 +126,26 @@ export async function openNode(
   } finally {
     signal.removeEventListener('abort', stop);
   }
+}
+
+export const TUNE_MODES = ['auto', 'off', 'reset'] as const;
+export const PRECISIONS = ['exact', 'fast'] as const;
+
+/** What a node's address may say of its kernels: see src/page/kernel-flags.ts. */
+export interface KernelUrlFlags {
+  readonly tune?: string;
+  readonly precision?: string;
+  readonly kernel?: string;
+}
+
+/** The address of a page that joins at once. */
+export function nodeUrl(webUrl: URL, kernels: KernelUrlFlags = {}): URL {
+  const url = new URL('/#join', webUrl);
+  for (const name of ['tune', 'precision', 'kernel'] as const) {
+    const value = kernels[name];
+    if (value !== undefined) url.searchParams.set(name, value);
+  }
+  return url;
 }
 
 async function launch(choice: BrowserChoice, signal: AbortSignal): Promise<Browser> {
@@ -161,6 +181,24 @@ async function gotoPage(page: Page, url: URL): Promise<void> {
   }
 }
 
+/**
+ * What `expression` comes to in the page, once that is truthy. Rejects after `boundMs`. Playwright's waitForFunction would
+ * have the page evaluate the text again and again, which its content security policy forbids.
+ */
+export async function pollPage<T>(page: Page, expression: string, boundMs: number, pollMs = 100): Promise<T> {
+  const end = performance.now() + boundMs;
+  for (;;) {
+    const value = await page.evaluate<T | undefined>(expression).catch((error: unknown) => {
+      // The page went elsewhere meanwhile, or loads again.
+      if (!/context was destroyed|navigat/i.test(messageOf(error))) throw error;
+      return undefined;
+    });
+    if (value) return value;
+    if (performance.now() > end) throw new Error(`not within ${boundMs / 1000} s: ${expression}`);
+    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  }
+}
+
 /** Resolves once the page serves; rejects with what the page says, or when `boundMs` are over. */
 export async function waitUntilServing(page: Page, boundMs: number): Promise<void> {
   const gone = new Promise<never>((_, reject) => {
@@ -168,10 +206,7 @@ export async function waitUntilServing(page: Page, boundMs: number): Promise<voi
     page.once('close', () => reject(new CliError('the page was closed before it could serve.')));
   });
   gone.catch(() => {});
-  const settled = async () => {
-    const handle = await page.waitForFunction(SETTLED, undefined, { timeout: boundMs, polling: 100 });
-    return (await handle.jsonValue()) as { state: PageState; error: string };
-  };
+  const settled = () => pollPage<{ state: PageState; error: string }>(page, SETTLED, boundMs);
   let outcome: { state: PageState; error: string };
   try {
     outcome = await Promise.race([gone, settled()]);

@@ -70,6 +70,8 @@ test.each([
   [['relay', '--schedule-policy', 'lifo']],
   [['start', 'surplus']],
   [['node']],
+  [['start', '--tune', 'never']],
+  [['node', '--relay', 'http://127.0.0.1:1', '--precision', 'f16']],
   [['node', '--relay', '127.0.0.1:8080']],
   [['generate']],
   [['generate', '--prompt', 'x', '--temperature', '-1']],

@@ -1,6 +1,10 @@
 import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
+import { TrialLost } from '../gpu/device-watch.ts';
 import { requestDevice } from '../gpu/request-device.ts';
-import { loadLlama } from '../model/load-llama.ts';
+import { KernelLost } from '../gpu/self-test.ts';
+import type { GpuRunner } from '../model/gpu-runner.ts';
+import { llamaKernels } from '../model/llama-kernels.ts';
+import { type LoadOptions, loadLlama } from '../model/load-llama.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { AdapterFacts } from './adapter-facts.ts';
 import { Engine } from './engine.ts';
@@ -10,7 +14,13 @@ import type { EngineEvent } from './event.ts';
 import type { StartGrammarWorker } from './grammar/grammar-messages.ts';
 import { GrammarPool } from './grammar/grammar-pool.ts';
 import { grammarVocabulary } from './grammar/grammar-vocabulary.ts';
-import { type ModelFiles, readModel } from './read-model.ts';
+import type { KernelReport } from './kernel-report.ts';
+import type { KernelSetup } from './kernel-setup.ts';
+import { type LostKernels, prepareKernels } from './prepare-kernels.ts';
+import { type ModelFiles, type ReadModel, readModel } from './read-model.ts';
+
+/** Devices that may be lost to kernels that are tried: each names at least one that isn't tried again. */
+const MOST_LOSSES = 3;
 
 /** An engine with the device that it runs on. */
 export interface LoadedEngine {
@@ -18,6 +28,7 @@ export interface LoadedEngine {
   readonly adapter: AdapterFacts;
   /** Names of the WebGPU features in use. */
   readonly features: readonly string[];
+  readonly kernels: KernelReport;
   readonly layers: number;
   readonly contextLength: number;
   readonly poolTokens: number;
@@ -29,33 +40,44 @@ export interface LoadedEngine {
   destroy(): void;
 }
 
+/** What an engine is made of. */
+export interface EngineParts {
+  readonly files: ModelFiles;
+  readonly quantisation: ManifestQuantisation;
+  readonly budget: EngineBudget;
+  readonly startGrammarWorker: StartGrammarWorker;
+  readonly onEvents: (events: readonly EngineEvent[]) => void;
+  readonly kernels: KernelSetup;
+}
+
 /**
  * Puts a model on `gpu` and an engine on it; grammar workers start with the first constraint. Rejects with
- * DeviceUnavailableError, CheckpointError (naming the file), AllocationError (with the sizes) or what reading a file
- * rejects with; nothing stays allocated then.
+ * DeviceUnavailableError, CheckpointError (naming the file), AllocationError (with the sizes), KernelFailure (naming the
+ * kernel that the GPU computes wrong) or what reading a file rejects with; nothing stays allocated then.
  */
-export async function loadEngine(
-  gpu: GPU,
-  files: ModelFiles,
-  quantisation: ManifestQuantisation,
-  budget: EngineBudget,
-  startGrammarWorker: StartGrammarWorker,
-  onEvents: (events: readonly EngineEvent[]) => void,
-): Promise<LoadedEngine> {
+export async function loadEngine(gpu: GPU, parts: EngineParts): Promise<LoadedEngine> {
+  let lost: LostKernels = { results: [], careful: false };
+  for (let losses = 0; ; losses++) {
+    try {
+      return await loadOnce(gpu, parts, lost);
+    } catch (error) {
+      if (!(error instanceof KernelLost || error instanceof TrialLost) || losses === MOST_LOSSES) throw error;
+      lost = { results: [...lost.results, ...(error instanceof KernelLost ? error.results : [])], careful: true };
+    }
+  }
+}
+
+async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels): Promise<LoadedEngine> {
+  const { budget, startGrammarWorker, onEvents } = parts;
   const start = performance.now();
   const { adapter, device } = await requestDevice(gpu);
   performance.measure('load device', { start });
   try {
     const reading = performance.now();
-    const { checkpoint, config, tokens, stopIds } = await readModel(files);
+    const model = await readModel(parts.files);
     performance.measure('load header', { start: reading });
-    const runner = await loadLlama(device, checkpoint, config, {
-      maxRows: Math.max(MAX_ROWS, budget.maxRunning),
-      maxSequences: budget.maxRunning,
-      kvBudgetBytes: budget.kvBytes,
-      maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
-      ...(quantisation === 'none' ? {} : { quantisation }),
-    });
+    const { config, tokens, stopIds } = model;
+    const { runner, kernels } = await loadRunner(device, model, parts, lostKernels);
     const grammars = new GrammarPool(grammarVocabulary(tokens, config.vocabSize, stopIds), startGrammarWorker);
     let destroyed = false;
     let announceLoss: (reason: string) => void = () => {};
@@ -78,6 +100,7 @@ export async function loadEngine(
       engine,
       adapter: adapterFacts(adapter),
       features: [...device.features].sort(),
+      kernels,
       layers: Number(config.raw.num_hidden_layers),
       contextLength: runner.limits.contextLength,
       poolTokens: runner.limits.blocks * BLOCK_TOKENS,
@@ -93,6 +116,41 @@ export async function loadEngine(
   } catch (error) {
     device.destroy();
     throw error;
+  }
+}
+
+/** Chooses kernels and loads the model with them: twice where its scales turn out to ask for others, and these fail. */
+async function loadRunner(
+  device: GPUDevice,
+  { checkpoint, config }: ReadModel,
+  { quantisation, budget, kernels: setup }: EngineParts,
+  lost: LostKernels,
+): Promise<{ readonly runner: GpuRunner; readonly kernels: KernelReport }> {
+  const options: LoadOptions = {
+    maxRows: Math.max(MAX_ROWS, budget.maxRunning),
+    maxSequences: budget.maxRunning,
+    kvBudgetBytes: budget.kvBytes,
+    maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
+    ...(quantisation === 'none' ? {} : { quantisation }),
+  };
+  const start = performance.now();
+  const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
+  const needs = llamaKernels(checkpoint, config, {
+    quantisation: options.quantisation,
+    bindingLimit: Math.min(maxStorageBufferBindingSize, maxBufferSize),
+  });
+  const prepared = await prepareKernels(device, needs, setup, lost);
+  performance.measure('load kernels', { start });
+  for (;;) {
+    const runner = await loadLlama(device, checkpoint, config, { ...options, choices: prepared.choices });
+    try {
+      if (await prepared.settle()) return { runner, kernels: prepared.report() };
+    } catch (error) {
+      runner.destroy();
+      throw error;
+    }
+    // What was chosen instead is asked for now, and known: this ends.
+    runner.destroy();
   }
 }
 

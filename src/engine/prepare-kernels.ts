@@ -6,8 +6,9 @@ import { shaderVersion } from '../gpu/shader-version.ts';
 import { Tuner } from '../gpu/tuner.ts';
 import { type TunerKey, tunerKey } from '../gpu/tuner-key.ts';
 import { decodeRecord, encodeRecord, type TunerRecord } from '../gpu/tuner-record.ts';
-import type { TunerStore } from '../gpu/tuner-store.ts';
-import type { KernelReport, KernelSetup } from './kernel-setup.ts';
+import type { KernelReport } from './kernel-report.ts';
+import type { KernelSetup } from './kernel-setup.ts';
+import type { TunerStore } from './tuner-store.ts';
 
 /** How long a start waits for another tab that tries the same kernels. */
 const WAIT_MS = 30_000;

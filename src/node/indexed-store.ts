@@ -1,4 +1,4 @@
-import type { TunerStore } from '../gpu/tuner-store.ts';
+import type { TunerStore } from '../engine/tuner-store.ts';
 
 const DATABASE = 'shoal';
 const STORE = 'tuner';

@@ -1,9 +1,11 @@
 import type { AdapterFacts } from '../engine/adapter-facts.ts';
 import type { EngineBudget } from '../engine/engine-budget.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
+import type { KernelFlags, KernelReport } from '../engine/kernel-report.ts';
 import type { Profile } from '../engine/profile.ts';
 
-export type { EngineBudget, Profile };
+export { PRECISIONS, TUNE_MODES } from '../engine/kernel-report.ts';
+export type { EngineBudget, KernelFlags, KernelReport, Profile };
 
 /** What the page tells its Web Worker. */
 export type PageMessage =
@@ -23,6 +25,7 @@ export interface JoinRequest {
   readonly nodeId: string;
   readonly build: PageBuild;
   readonly budget: EngineBudget;
+  readonly kernels: KernelFlags;
 }
 
 /** Which build a page is; empty texts where a development server serves it. */
@@ -42,6 +45,8 @@ export type NodeMessage =
       readonly problem: 'no-adapter' | undefined;
     }
   | { readonly type: 'progress'; readonly loadedBytes: number; readonly totalBytes: number }
+  /** Kernels tried, of how many. */
+  | { readonly type: 'testing'; readonly done: number; readonly total: number }
   | { readonly type: 'facts'; readonly facts: NodeFacts }
   /** The session that a closing page must say Detach for; undefined: none. */
   | { readonly type: 'session'; readonly session: DetachKey | undefined; readonly rank: number | undefined }
@@ -64,6 +69,7 @@ export interface NodeFacts {
   readonly adapter: AdapterFacts;
   /** Names of the WebGPU features in use. */
   readonly features: readonly string[];
+  readonly kernels: KernelReport;
   readonly contextLength: number;
   readonly poolTokens: number;
 }

@@ -5,6 +5,7 @@ import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/g
 import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
 import type { Profile } from '../engine/profile.ts';
 import { backoffMs } from './backoff.ts';
+import { IndexedStore } from './indexed-store.ts';
 import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
 import { fetchManifest, RelayUnreachableError, relayFiles } from './model-files.ts';
 import { readPageBuild } from './page-build.ts';
@@ -25,6 +26,7 @@ const LOSSES_WITHIN_MS = 600_000;
 export class Node {
   hidden = false;
   #paused = false;
+  #hasReset = false;
   readonly #post: (message: NodeMessage) => void;
   readonly #left = new AbortController();
   #session: Session | undefined;
@@ -120,7 +122,7 @@ export class Node {
   /** Puts the model that the relay serves just now onto the GPU. */
   async #loadServed(
     gpu: GPU,
-    { relayUrl, budget }: JoinRequest,
+    { relayUrl, budget, build, kernels }: JoinRequest,
     signal: AbortSignal,
   ): Promise<{ loaded: LoadedEngine; digest: string }> {
     const { manifest, digest } = await fetchManifest(relayUrl, signal);
@@ -128,11 +130,27 @@ export class Node {
       onProgress: (loadedBytes, totalBytes) => this.#post({ type: 'progress', loadedBytes, totalBytes }),
       onTrouble: (trouble) => this.#state('loading', trouble === undefined ? '' : `${trouble}; trying again`),
     });
-    const loaded = await loadEngine(gpu, files, manifest.quantisation, budget, startGrammarWorker, (events) =>
-      this.#session?.report(events.flatMap(nodeEvents)),
-    );
+    const loaded = await loadEngine(gpu, {
+      files,
+      quantisation: manifest.quantisation,
+      budget,
+      startGrammarWorker,
+      onEvents: (events) => this.#session?.report(events.flatMap(nodeEvents)),
+      kernels: {
+        ...kernels,
+        // Once: a device that is lost later is no reason to try them all again.
+        tune: this.#hasReset && kernels.tune === 'reset' ? 'auto' : kernels.tune,
+        // A development server's page changes under its own name.
+        store: build.pageHash ? new IndexedStore() : undefined,
+        version: `${build.packageVersion} ${build.pageHash}`,
+        onProgress: (done, total) => this.#post({ type: 'testing', done, total }),
+        signal,
+      },
+    });
+    this.#hasReset = true;
     const { adapter, features, contextLength, poolTokens } = loaded;
-    this.#post({ type: 'facts', facts: { model: manifest.name, adapter, features, contextLength, poolTokens } });
+    const facts = { model: manifest.name, adapter, features, kernels: loaded.kernels, contextLength, poolTokens };
+    this.#post({ type: 'facts', facts });
     return { loaded, digest };
   }
 
@@ -143,7 +161,7 @@ export class Node {
       build: join.build,
       nodeId: join.nodeId,
       modelDigest,
-      precision: Precision.EXACT,
+      precision: loaded.kernels.precision === 'fast' ? Precision.FAST : Precision.EXACT,
       kvType: KvType.F32,
       contextLength,
       poolTokens,

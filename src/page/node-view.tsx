@@ -1,5 +1,6 @@
 import { BUDGET_RANGE, budget, setBudget } from './budget.ts';
 import { KernelTimes } from './kernel-times.tsx';
+import { KernelTest, TestProgress } from './kernel-view.tsx';
 import { counters, detail, facts, join, joined, leave, pause, paused, progress, rank, state } from './node.ts';
 import { webgpuHelp } from './webgpu-help.ts';
 
@@ -38,9 +39,11 @@ export function NodeView() {
           {detail.value}
         </p>
       )}
+      {state.value === 'loading' && <TestProgress />}
       {state.value === 'loading' && <Progress />}
       {!joined.value && !help && <Budget />}
       <Facts />
+      <KernelTest />
       <Counters />
       {joined.value && <KernelTimes />}
     </section>

@@ -1,6 +1,7 @@
 import { computed, signal } from '@preact/signals';
 import type {
   DetachKey,
+  KernelFlags,
   NodeCounters,
   NodeFacts,
   NodeMessage,
@@ -12,6 +13,7 @@ import NodeWorker from '../node/worker.ts?worker';
 import { budget } from './budget.ts';
 import { ownBuild } from './build.ts';
 import { detachOnClose } from './closing.ts';
+import { kernelFlags, withoutReset } from './kernel-flags.ts';
 import { claimNodeId } from './node-id.ts';
 import { reloadPage } from './reload.ts';
 import { adapterHelp } from './webgpu-help.ts';
@@ -21,6 +23,8 @@ export const state = signal<NodeState>('idle');
 export const detail = signal('');
 export const facts = signal<NodeFacts | undefined>(undefined);
 export const progress = signal<{ readonly loadedBytes: number; readonly totalBytes: number } | undefined>(undefined);
+/** Kernels tried, of how many; undefined: none are being tried. */
+export const testing = signal<{ readonly done: number; readonly total: number } | undefined>(undefined);
 export const counters = signal<NodeCounters | undefined>(undefined);
 export const rank = signal<number | undefined>(undefined);
 /** What kernels took, as timed last; 'timing': they are timed now. */
@@ -32,17 +36,43 @@ export const joined = computed(() => !['idle', 'left', 'error'].includes(state.v
 // There from the start, so that a relay that goes away before the first join takes no script along.
 let worker: Worker | undefined = startWorker();
 let session: DetachKey | undefined;
+/** The user asked to have the kernels tried again: once the node has left, it joins so. */
+let testsAgain = false;
 
-/** Loads the model and serves until `leave`. */
-export async function join(): Promise<void> {
+/** Loads the model and serves until `leave`; `tune` counts instead of what the address says. */
+export async function join(tune?: KernelFlags['tune']): Promise<void> {
   if (joined.value) return;
+  let kernels: KernelFlags;
+  try {
+    kernels = kernelFlags(location.search);
+  } catch (error) {
+    setState('error', (error as Error).message);
+    return;
+  }
   setState('loading', '');
   worker ??= startWorker();
   tell({ type: 'hidden', hidden: document.hidden });
+  const nodeId = await claimNodeId();
+  if (tune) kernels = { ...kernels, tune };
   tell({
     type: 'join',
-    join: { relayUrl: location.origin, nodeId: await claimNodeId(), build: ownBuild(), budget: budget.value },
+    join: { relayUrl: location.origin, nodeId, build: ownBuild(), budget: budget.value, kernels },
   });
+  // A reload, the user's or the page's own, starts with what this reset finds.
+  if (kernels.tune === 'reset')
+    history.replaceState(null, '', location.pathname + withoutReset(location.search) + location.hash);
+}
+
+/** Hands running work back, and joins again with all kernels tried anew. */
+export function testKernelsAgain(): void {
+  testsAgain = true;
+  if (joined.value) leave();
+  else rejoin();
+}
+
+function rejoin(): void {
+  testsAgain = false;
+  void join('reset');
 }
 
 /** Hands running work back and stops. */
@@ -92,8 +122,12 @@ function take(message: NodeMessage): void {
     case 'progress':
       progress.value = message;
       break;
+    case 'testing':
+      testing.value = message;
+      break;
     case 'facts':
       facts.value = message.facts;
+      testing.value = undefined;
       break;
     case 'session':
       session = message.session;
@@ -126,7 +160,10 @@ function setState(next: NodeState, why: string): void {
     paused.value = false;
     counters.value = undefined;
     progress.value = undefined;
+    testing.value = undefined;
     rank.value = undefined;
     profile.value = undefined;
+    if (next === 'left' && testsAgain) rejoin();
+    testsAgain = false;
   }
 }

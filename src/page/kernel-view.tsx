@@ -1,0 +1,46 @@
+import { facts, joined, state, testing, testKernelsAgain } from './node.ts';
+
+const FROM_WORDS = { off: 'not tested', kept: 'tested at an earlier start', tested: 'tested at this start' } as const;
+
+/** How far the self-test is. */
+export function TestProgress() {
+  if (!testing.value) return null;
+  const { done, total } = testing.value;
+  return (
+    <p data-testing>
+      <progress value={done} max={total} aria-label="Test of kernels" /> Testing kernels: {done} of {total}
+    </p>
+  );
+}
+
+/** What the self-test came to, and a button that has it run again. */
+export function KernelTest() {
+  if (!facts.value) return null;
+  const { from, precision, passed, failed } = facts.value.kernels;
+  return (
+    <>
+      <dl>
+        <dt>Kernels</dt>
+        <dd data-kernels={from}>
+          {FROM_WORDS[from]}
+          {from !== 'off' && `: ${passed} variants passed, ${failed.length} failed`}
+          {precision === 'fast' && '; fast, of less precision'}
+        </dd>
+      </dl>
+      {failed.length > 0 && (
+        <ul aria-label="Kernels that are not used">
+          {failed.map(({ name, why }) => (
+            <li key={name}>
+              {name}: {why}
+            </li>
+          ))}
+        </ul>
+      )}
+      {(state.value === 'serving' || !joined.value) && (
+        <button type="button" onClick={testKernelsAgain}>
+          Test kernels again
+        </button>
+      )}
+    </>
+  );
+}
