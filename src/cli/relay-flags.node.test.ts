@@ -1,4 +1,7 @@
-import { beforeEach, expect, test, vi } from 'vitest';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { defaultOptions, type RelayOptions, settle } from '../relay/options.ts';
 import { runProgram } from './program.ts';
 import { type RelayFlags, runRelay } from './run-relay.ts';
@@ -30,7 +33,7 @@ beforeEach(() => {
 async function optionsOf(...flags: string[]): Promise<RelayOptions> {
   const none = () => {};
   expect(await runProgram(['relay', ...flags], '1.2.3', { write: none, writeError: none })).toEqual({ code: 0 });
-  return given[0]!;
+  return given.at(-1)!;
 }
 
 test("the flags' defaults are the relay's own", async () => {
@@ -55,6 +58,26 @@ test('each flag reaches its option', async () => {
     '--ranks': '3',
     '--model': 'hf:a/b',
     '--quant': 'q4',
+    '--grpc-listen': '0.0.0.0',
+    '--allow-from': '10.0.0.0/8,fd00::/8',
+    '--web-host': '::',
+    '--host': 'shoal.example',
+    '--token-file': 'tokens',
+    '--tls-cert': 'cert.pem',
+    '--tls-key': 'key.pem',
+    '--session-life': '2m',
+    '--node-rate': '1',
+    '--node-in-flight': '2',
+    '--node-bytes': '3',
+    '--client-rate': '4',
+    '--client-in-flight': '5',
+    '--client-bytes': '6KiB',
+    '--host-rate': '7',
+    '--host-in-flight': '8',
+    '--host-bytes': '9MiB',
+    '--host-connections': '10',
+    '--host-nodes': '11',
+    '--session-nodes': '12',
   };
   expect(await optionsOf(...Object.entries(flags).flat())).toMatchObject({
     leaseMs: 20_000,
@@ -71,5 +94,132 @@ test('each flag reaches its option', async () => {
     ranks: 3,
     model: 'hf:a/b',
     quantisation: 'q4',
+    grpcHost: '0.0.0.0',
+    allowFrom: ['10.0.0.0/8', 'fd00::/8'],
+    webHost: '::',
+    hosts: ['shoal.example'],
+    tokenFile: 'tokens',
+    tlsCert: 'cert.pem',
+    tlsKey: 'key.pem',
+    sessionMs: 120_000,
+    nodeRate: 1,
+    nodeInFlight: 2,
+    nodeBytes: 3,
+    clientRate: 4,
+    clientInFlight: 5,
+    clientBytes: 6 * 1024,
+    hostRate: 7,
+    hostInFlight: 8,
+    hostBytes: 9 * 1024 * 1024,
+    hostConnections: 10,
+    hostNodes: 11,
+    sessionNodes: 12,
+  });
+});
+
+test('tokens may be several, of each role', async () => {
+  const given = await optionsOf(
+    '--node-token',
+    'a',
+    '--node-token',
+    'b',
+    '--client-token',
+    'c',
+    '--operator-token',
+    'd,e',
+  );
+  expect(given.tokens).toEqual([
+    { role: 'node', token: 'a' },
+    { role: 'node', token: 'b' },
+    { role: 'client', token: 'c' },
+    { role: 'operator', token: 'd' },
+    { role: 'operator', token: 'e' },
+  ]);
+  expect(await optionsOf()).toMatchObject({ tokens: [], hosts: [], allowFrom: [] });
+});
+
+describe('beside flags', () => {
+  let dir: string;
+  let file: string;
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), 'shoal-config-'));
+    file = join(dir, 'relay.json');
+    given.length = 0;
+  });
+  afterEach(() => {
+    vi.unstubAllEnvs();
+    rmSync(dir, { recursive: true });
+  });
+  const write = (config: unknown) => writeFileSync(file, typeof config === 'string' ? config : JSON.stringify(config));
+
+  test('the environment and a file give settings: a flag comes first, then the environment, then the file', async () => {
+    write({
+      'web-port': 1,
+      lease: '21s',
+      'node-bytes': '1MiB',
+      'schedule-policy': 'fcfs',
+      ranks: 4,
+      host: ['a', 'b'],
+      open: true,
+    });
+    vi.stubEnv('SHOAL_WEB_PORT', '2');
+    vi.stubEnv('SHOAL_LEASE', '22s');
+    vi.stubEnv('SHOAL_CLIENT_TOKEN', 'x,y');
+    vi.stubEnv('SHOAL_RANKS', '');
+    expect(await optionsOf('--config', file, '--lease', '23s')).toMatchObject({
+      webPort: 2,
+      leaseMs: 23_000,
+      nodeBytes: 1024 * 1024,
+      schedulePolicy: 'fcfs',
+      ranks: 4,
+      hosts: ['a', 'b'],
+      tokens: [
+        { role: 'client', token: 'x' },
+        { role: 'client', token: 'y' },
+      ],
+      open: true,
+      heartbeatMs: 3_000,
+    });
+    given.length = 0;
+    vi.stubEnv('SHOAL_CONFIG', file);
+    vi.stubEnv('SHOAL_OPEN', '0');
+    expect(await optionsOf()).toMatchObject({ open: false, leaseMs: 22_000, ranks: 4 });
+  });
+
+  const refusal = async (...flags: string[]) => {
+    const none = () => {};
+    return runProgram(['relay', ...flags], '1.2.3', { write: none, writeError: none });
+  };
+
+  test.each<[unknown, string]>([
+    [{ 'web-prot': 1 }, '"web-prot" is no setting; settings are named as the flags are.'],
+    [{ config: 'x' }, '"config" is no setting'],
+    [{ 'web-port': 70_000 }, '"web-port" of FILE is invalid: a port is a whole number from 0 to 65535.'],
+    [{ 'web-port': true }, '"web-port" of FILE is invalid: it must be a text or a number.'],
+    [{ 'web-port': [1] }, '"web-port" of FILE is invalid: it must be a text or a number.'],
+    [{ host: [1, null] }, '"host" of FILE is invalid: it must be a text, a list of texts or a number.'],
+    [{ open: 'maybe' }, '"open" of FILE is invalid: it must be true or false.'],
+    [{ 'schedule-policy': 'lifo' }, '"schedule-policy" of FILE is invalid: Allowed choices are lpm, fcfs, priority.'],
+    [{ 'node-bytes': '1 GB' }, '"node-bytes" of FILE is invalid: it must be bytes'],
+    ['[1]', 'FILE must hold a JSON object.'],
+    ['{"node-token": "secret', "can't be read: it is no JSON."],
+  ])('a file with %j is refused by the name of what is wrong', async (config, message) => {
+    write(config);
+    const outcome = await refusal('--config', file);
+    expect(outcome).toEqual({ code: 2, message: expect.stringContaining(message.replace('FILE', file)) });
+    expect(outcome.message).not.toContain('secret');
+    expect(given).toEqual([]);
+  });
+
+  test('a file that is not there, and a variable that is wrong', async () => {
+    expect(await refusal('--config', join(dir, 'none'))).toMatchObject({
+      code: 2,
+      message: expect.stringContaining('ENOENT'),
+    });
+    vi.stubEnv('SHOAL_MAX_QUEUED', '-1');
+    expect(await refusal()).toEqual({
+      code: 2,
+      message: 'SHOAL_MAX_QUEUED is invalid: it must be a whole number from 0 to 2147483647.',
+    });
   });
 });

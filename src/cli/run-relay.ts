@@ -2,15 +2,14 @@ import { pino } from 'pino';
 import type { SchedulePolicyName } from '../relay/options.ts';
 import { CliError } from './errors.ts';
 import { pageDir, readBuildInfo } from './paths.ts';
+import { type TrustFlags, trustOptions } from './trust-flags.ts';
 import { formatHost } from './values.ts';
 
 /** The flags of `relay` and `start`, as commander gives them. */
-export interface RelayFlags {
+export interface RelayFlags extends TrustFlags {
   readonly model: string;
   readonly quant?: 'q8' | 'q4';
-  readonly host: string;
   readonly port: number;
-  readonly webHost: string;
   readonly webPort: number;
   readonly lease: number;
   readonly heartbeat: number;
@@ -29,6 +28,8 @@ export interface RelayFlags {
 export interface RunningRelay {
   readonly webUrl: string;
   readonly grpcUrl: string;
+  /** Reads token file and certificate again. */
+  reload(): void;
   close(): Promise<void>;
 }
 
@@ -52,11 +53,10 @@ export async function runRelay(
     const relay = await startRelay({
       model: flags.model,
       ...(flags.quant === undefined ? {} : { quantisation: flags.quant }),
+      ...trustOptions(flags),
       onProgress: log,
       signal,
-      grpcHost: flags.host,
       grpcPort: flags.port,
-      webHost: flags.webHost,
       webPort: flags.webPort,
       pageDir,
       build: readBuildInfo(),
@@ -76,8 +76,9 @@ export async function runRelay(
       logger: pino({ level: process.env.SHOAL_LOG ?? 'warn' }, pino.destination({ dest: 2, sync: true })),
     });
     return {
-      webUrl: `http://${formatHost(localName(flags.webHost))}:${relay.webPort}`,
-      grpcUrl: `grpc://${formatHost(localName(flags.host))}:${relay.grpcPort}`,
+      webUrl: `${flags.tlsCert === undefined ? 'http' : 'https'}://${formatHost(localName(flags.webHost))}:${relay.webPort}`,
+      grpcUrl: `grpc://${formatHost(localName(flags.grpcListen))}:${relay.grpcPort}`,
+      reload: () => relay.reload(),
       close: () => relay.close(),
     };
   } catch (error) {
@@ -105,6 +106,9 @@ function relayError(error: unknown): Error {
   }
   const reason = code === undefined ? undefined : LISTEN_FAILURES[code];
   if (reason !== undefined) return new CliError(`the relay cannot listen on ${address ?? 'that host'}: ${reason}.`);
+  // Options that make no sense are told by their flags' names.
+  if (error instanceof RangeError) return new CliError(error.message, 2);
+  if (code === 'ENOENT' || code === 'EISDIR') return new CliError(`${(error as Error).message}.`);
   // The model's files are the user's: what is wrong with them is a sentence, not a stack.
   if (error instanceof Error && ['CheckpointError', 'ModelError'].includes(error.name)) {
     return new CliError(`${error.message}.`);

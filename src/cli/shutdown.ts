@@ -17,6 +17,7 @@ export class Shutdown {
   #opening: Promise<unknown> = Promise.resolve();
   #exit: ((code: number) => void) | undefined;
   #startedAt: number | undefined;
+  #onHangup: (() => void) | undefined;
   readonly #finished: Promise<number>;
 
   constructor() {
@@ -26,6 +27,10 @@ export class Shutdown {
     const codes = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
     for (const signal of Object.keys(codes) as (keyof typeof codes)[]) {
       process.on(signal, () => {
+        if (signal === 'SIGHUP' && this.#onHangup && !this.begun) {
+          this.#onHangup();
+          return;
+        }
         if (this.#startedAt !== undefined && performance.now() - this.#startedAt > SAME_SIGNAL_MS) {
           process.exit(codes[signal]);
         }
@@ -45,6 +50,11 @@ export class Shutdown {
         if (process.ppid !== parent) this.begin(1);
       }, PARENT_CHECK_MS).unref();
     }
+  }
+
+  /** What SIGHUP is for instead of ending, as with daemons whose files are replaced under them. */
+  onHangup(reload: () => void): void {
+    this.#onHangup = reload;
   }
 
   get begun(): boolean {
