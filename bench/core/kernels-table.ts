@@ -5,8 +5,9 @@ import { randomPrompt } from './generation-times.ts';
 import { type BenchTable, fixed, percent, type Roofline } from './report.ts';
 import type { ModelSetting } from './run-model.ts';
 
-/** A span is at least so long. */
+/** A span is at least so long, and the shortest of so many. */
 const LEAST_MS = 20;
+const SAMPLES = 3;
 
 export interface DecodeProfile {
   readonly step: StepProfile;
@@ -40,7 +41,7 @@ export async function profileDecode(
       topLogprobs: 0,
     })),
   };
-  const profile = await runner.profile(step, { leastMs: LEAST_MS });
+  const profile = await runner.profile(step, { leastMs: LEAST_MS, samples: SAMPLES });
   return {
     step: profile,
     dispatches: profile.kernels.reduce((sum, { calls }) => sum + calls, 0),

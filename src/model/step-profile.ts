@@ -27,6 +27,8 @@ export interface StepProfile {
 export interface ProfileOptions {
   /** A span is at least so long; default: what the clock asks for. */
   readonly leastMs?: number;
+  /** Spans of each length, of which the shortest counts; default: 1. */
+  readonly samples?: number;
   /** No kernel is begun later than this, in milliseconds; default: never too late. */
   readonly mostMs?: number;
   /** wall: the host's clock, whatever the device offers. */

@@ -24,7 +24,7 @@ export async function profileStep(
   step: EncodedStep,
   dispatches: readonly RecordedDispatch[],
   write: () => void,
-  { leastMs, mostMs = Number.POSITIVE_INFINITY, clock: source }: ProfileOptions,
+  { leastMs, samples, mostMs = Number.POSITIVE_INFINITY, clock: source }: ProfileOptions,
 ): Promise<StepProfile> {
   const startedAt = performance.now();
   const saved = await slots.save(gpu);
@@ -38,7 +38,7 @@ export async function profileStep(
           leftOut.push(kernel);
           continue;
         }
-        const timing = await timeKernel(clock, calls, write, leastMs);
+        const timing = await timeKernel(clock, calls, write, leastMs, samples);
         kernels.push({ kernel, calls: calls.length, ...timing, ...workOfCalls(calls, step, tileRows) });
       }
       return { kernels, leftOut, clock: clock.facts };
