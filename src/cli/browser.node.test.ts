@@ -43,3 +43,8 @@ test("a node's address says what was said of its kernels, and nothing else", () 
     'https://relay.example:8443/?tune=reset&precision=fast&kernel=plain-8x4-64x1x1-4#join',
   );
 });
+
+test("a node's address has its token where no server sees it", () => {
+  const url = nodeUrl(new URL('https://relay.example:8443'), { tune: 'off' }, 'node-token-0123456789');
+  expect(url.href).toBe('https://relay.example:8443/?tune=off#join=node-token-0123456789');
+});

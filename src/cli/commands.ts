@@ -1,9 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CliError } from './errors.ts';
+import { readTokenFile } from '../relay/auth/token-file.ts';
+import type { RoleToken } from '../relay/auth/token-set.ts';
+import { CliError, messageOf } from './errors.ts';
 import { findOrInstallBrowser } from './find-browser.ts';
 import { startGateway } from './gateway-process.ts';
 import type { Generation } from './gateway-venv.ts';
+import { keyPin } from './key-pin.ts';
 import { type BrowserChoice, hasDisplay, type KernelUrlFlags, mayHaveGpu, openNode } from './launch-browser.ts';
 import { accepts } from './net.ts';
 import { bundledModel } from './paths.ts';
@@ -38,8 +41,10 @@ export function relayCommand(flags: RelayFlags): Promise<number> {
 export function startCommand(flags: RelayFlags & BrowserFlags): Promise<number> {
   const shutdown = new Shutdown();
   return shutdown.run(async () => {
+    const nodeToken = ownNodeToken(flags);
     const relay = await openRelay(flags, shutdown);
-    await openBrowserNode(flags, new URL(relay.webUrl), shutdown, () => {
+    const ownKey = flags.tlsCert === undefined ? undefined : keyPin(flags.tlsCert);
+    await openBrowserNode({ ...flags, nodeToken, ownKey }, new URL(relay.webUrl), shutdown, () => {
       log(`The browser has ended; the relay goes on: open ${relay.webUrl}/ in a browser to serve again.`);
     });
     out(`page       ${relay.webUrl}/`);
@@ -50,7 +55,7 @@ export function startCommand(flags: RelayFlags & BrowserFlags): Promise<number> 
 }
 
 /** node: a browser that serves for a relay. */
-export async function nodeCommand(flags: BrowserFlags & { relay: URL }): Promise<number> {
+export async function nodeCommand(flags: BrowserFlags & NodeAccess & { relay: URL }): Promise<number> {
   const { relay } = flags;
   const port = Number(relay.port || (relay.protocol === 'https:' ? 443 : 80));
   if (!(await accepts({ host: relay.hostname.replace(/^\[|\]$/g, ''), port }))) {
@@ -70,18 +75,57 @@ export async function nodeCommand(flags: BrowserFlags & { relay: URL }): Promise
 async function openRelay(flags: RelayFlags, shutdown: Shutdown): Promise<RunningRelay> {
   const relay = await runRelay(flags, log, shutdown.signal);
   shutdown.add('The relay', relay.close);
+  // With nothing to read again, a terminal that is closed ends what was started in it.
+  if (flags.tokenFile !== undefined || flags.tlsCert !== undefined) shutdown.onHangup(relay.reload);
   shutdown.signal.throwIfAborted();
   return relay;
 }
 
-async function openBrowserNode(flags: BrowserFlags, webUrl: URL, shutdown: Shutdown, onEnd: () => void): Promise<void> {
+/** What lets a node in. */
+interface NodeAccess {
+  readonly nodeToken?: string | undefined;
+  /** Of the relay's certificate, where it is this process's own. */
+  readonly ownKey?: string | undefined;
+}
+
+/** With which token the relay's own browser serves; undefined where none is asked for. */
+function ownNodeToken({ nodeToken, clientToken, operatorToken, tokenFile }: RelayFlags): string | undefined {
+  const inFile = tokenFile === undefined ? [] : readTokens(tokenFile);
+  const own = nodeToken[0] ?? inFile.find(({ role }) => role === 'node')?.token;
+  if (own === undefined && clientToken.length + operatorToken.length + inFile.length > 0) {
+    throw new CliError('the browser of "shoal start" needs a --node-token too; "shoal relay" starts no browser.', 2);
+  }
+  return own;
+}
+
+function readTokens(path: string): RoleToken[] {
+  try {
+    return readTokenFile(path);
+  } catch (error) {
+    throw new CliError(`the --token-file can't be used: ${messageOf(error)}`, 2);
+  }
+}
+
+async function openBrowserNode(
+  flags: BrowserFlags & NodeAccess,
+  webUrl: URL,
+  shutdown: Shutdown,
+  onEnd: () => void,
+): Promise<void> {
   const { signal } = shutdown;
   const choice: BrowserChoice = {
     executablePath: await findOrInstallBrowser(log, signal),
     headless: flags.headless ?? !hasDisplay(),
     softwareGpu: flags.softwareGpu ?? !mayHaveGpu(),
+    ownKey: flags.ownKey,
   };
-  const { browser, page } = await openNode(choice, webUrl, { boundMs: SERVING_BOUND_MS, log, signal, kernels: flags });
+  const { browser, page } = await openNode(choice, webUrl, {
+    boundMs: SERVING_BOUND_MS,
+    log,
+    signal,
+    kernels: flags,
+    nodeToken: flags.nodeToken,
+  });
   shutdown.add('The browser', () => browser.close());
   browser.on('disconnected', () => {
     if (!shutdown.begun) onEnd();

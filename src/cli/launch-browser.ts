@@ -7,6 +7,8 @@ export interface BrowserChoice {
   readonly headless: boolean;
   /** SwiftShader, the software adapter that every Chromium carries. */
   readonly softwareGpu: boolean;
+  /** A key whose certificate is taken whatever it says: see keyPin. */
+  readonly ownKey?: string | undefined;
 }
 
 /** The states that a page shows in `document.documentElement.dataset.state`. */
@@ -69,7 +71,10 @@ export function launchOptions(choice: BrowserChoice): LaunchOptions {
   return {
     executablePath: choice.executablePath,
     headless: choice.headless,
-    args: browserArgs(choice),
+    args: [
+      ...browserArgs(choice),
+      ...(choice.ownKey ? [`--ignore-certificate-errors-spki-list=${choice.ownKey}`] : []),
+    ],
     // The command decides when the browser ends.
     handleSIGINT: false,
     handleSIGTERM: false,
@@ -92,15 +97,20 @@ export interface NodeBrowser {
   readonly softwareGpu: boolean;
 }
 
+export interface OpenOptions {
+  readonly boundMs: number;
+  readonly log: (line: string) => void;
+  readonly signal: AbortSignal;
+  readonly kernels?: KernelUrlFlags;
+  /** Where the relay asks for one. */
+  readonly nodeToken?: string | undefined;
+}
+
 /**
  * Opens the relay's page in a browser of its own and waits until it serves. Falls back to the software adapter
  * where the chosen one has none. The signal ends the browser, and the waiting.
  */
-export async function openNode(
-  choice: BrowserChoice,
-  webUrl: URL,
-  options: { boundMs: number; log: (line: string) => void; signal: AbortSignal; kernels?: KernelUrlFlags },
-): Promise<NodeBrowser> {
+export async function openNode(choice: BrowserChoice, webUrl: URL, options: OpenOptions): Promise<NodeBrowser> {
   const { boundMs, log, signal } = options;
   const browser = await launch(choice, signal);
   const stop = () => void browser.close().catch(() => {});
@@ -117,7 +127,7 @@ export async function openNode(
         return await openNode({ ...choice, softwareGpu: true }, webUrl, options);
       }
     }
-    await gotoPage(page, nodeUrl(webUrl, options.kernels));
+    await gotoPage(page, nodeUrl(webUrl, options.kernels, options.nodeToken));
     await waitUntilServing(page, boundMs);
     return { browser, page, softwareGpu: choice.softwareGpu };
   } catch (error) {
@@ -139,8 +149,8 @@ export interface KernelUrlFlags {
 }
 
 /** The address of a page that joins at once. */
-export function nodeUrl(webUrl: URL, kernels: KernelUrlFlags = {}): URL {
-  const url = new URL('/#join', webUrl);
+export function nodeUrl(webUrl: URL, kernels: KernelUrlFlags = {}, token?: string): URL {
+  const url = new URL(token === undefined ? '/#join' : `/#join=${token}`, webUrl);
   for (const name of ['tune', 'precision', 'kernel'] as const) {
     const value = kernels[name];
     if (value !== undefined) url.searchParams.set(name, value);
@@ -177,7 +187,9 @@ async function gotoPage(page: Page, url: URL): Promise<void> {
   try {
     await page.goto(url.href, { waitUntil: 'load', timeout: GOTO_BOUND_MS });
   } catch (error) {
-    throw new CliError(`the page at ${url.href} could not be opened: ${firstLine(messageOf(error))}`);
+    // The fragment may be a token.
+    const why = firstLine(messageOf(error)).replaceAll(url.hash, '');
+    throw new CliError(`the page at ${url.origin}/ could not be opened: ${why}`);
   }
 }
 

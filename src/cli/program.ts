@@ -3,8 +3,11 @@ import { gatewayCommandRun, nodeCommand, relayCommand, startCommand } from './co
 import { CliError } from './errors.ts';
 import { generate } from './generate.ts';
 import { type GenerateFlags, withGenerateFlags } from './generate-flags.ts';
+import { PRECISIONS, TUNE_MODES } from './launch-browser.ts';
 import { loads } from './loads.ts';
 import { bundledModel } from './paths.ts';
+import { withConfig } from './relay-config.ts';
+import { withTrustFlags } from './trust-flags.ts';
 import {
   parseCount,
   parseDuration,
@@ -70,7 +73,8 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
     program
       .command('node')
       .description('Open a browser that serves for a relay.')
-      .requiredOption('--relay <url>', "the relay's page, such as http://127.0.0.1:8080", parseWebUrl),
+      .requiredOption('--relay <url>', "the relay's page, such as http://127.0.0.1:8080", parseWebUrl)
+      .addOption(new Option('--node-token <token>', 'where the relay asks for one').env('SHOAL_NODE_TOKEN')),
   ).action(async (flags) => exit(await nodeCommand(flags)));
 
   withGenerateFlags(
@@ -116,7 +120,7 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
 }
 
 function withRelayFlags(command: Command): Command {
-  return command
+  command
     .addOption(
       new Option('--model <model>', 'a folder, a .gguf file, or hf:owner/name[@revision][/file.gguf]').default(
         bundledModel,
@@ -129,9 +133,7 @@ function withRelayFlags(command: Command): Command {
         'q4',
       ]),
     )
-    .option('--host <host>', 'where gateways reach the relay (gRPC)', '127.0.0.1')
     .option('--port <port>', 'where gateways reach the relay (gRPC); 0 takes a free port', parsePort, 30_001)
-    .option('--web-host <host>', 'where browsers reach it', '127.0.0.1')
     .option('--web-port <port>', 'where browsers reach it; 0 takes a free port', parsePort, 8080)
     .addOption(duration('--lease <time>', 'how long a silent node keeps its session', '15s', parsePositiveDuration))
     .addOption(duration('--heartbeat <time>', 'how often node and relay speak', '3s', parsePositiveDuration))
@@ -165,6 +167,7 @@ function withRelayFlags(command: Command): Command {
         .choices(['lpm', 'fcfs', 'priority'])
         .default('lpm'),
     );
+  return withConfig(withTrustFlags(command));
 }
 
 function duration(flags: string, description: string, value: string, parse: (text: string) => number): Option {
@@ -174,7 +177,18 @@ function duration(flags: string, description: string, value: string, parse: (tex
 function withBrowserFlags(command: Command): Command {
   return command
     .option('--headless', 'show no window, even where there is a display')
-    .option('--software-gpu', 'use the software adapter, even where there is a GPU');
+    .option('--software-gpu', 'use the software adapter, even where there is a GPU')
+    .addOption(
+      new Option('--tune <mode>', 'whether the node tries and times kernels at its first start on a GPU').choices([
+        ...TUNE_MODES,
+      ]),
+    )
+    .addOption(
+      new Option('--precision <precision>', 'fast: products in halves or 8-bit integers, where that is faster').choices(
+        [...PRECISIONS],
+      ),
+    )
+    .option('--kernel <name>', 'make all products of one path or variant, for looking for faults');
 }
 
 function withRelayAddress(command: Command): Command {
