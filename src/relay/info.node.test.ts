@@ -8,7 +8,6 @@ import { Health, HealthCheckResponse_ServingStatus as Serving } from '../contrac
 import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
 import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
 import {
-  EmbedRequestSchema,
   GetLoadsRequestSchema,
   GetModelInfoRequestSchema,
   GetServerInfoRequestSchema,
@@ -196,21 +195,6 @@ test('figures that no field holds harm nobody', async () => {
   await second.report(true);
   expect(second.reportError?.code).toBe(Code.InvalidArgument);
   expect((await bench.client.unary(method.getLoads, create(GetLoadsRequestSchema))).loads).toEqual([]);
-});
-
-test('rpcs of later issues say so, and KV events are an open, silent stream', async () => {
-  await expect(bench.client.unary(method.embed, create(EmbedRequestSchema))).rejects.toMatchObject({
-    code: status.UNIMPLEMENTED,
-    details: expect.stringContaining('not served'),
-  });
-  const stream = bench.client.stream(method.subscribeKvEvents, create(SubscribeKvEventsRequestSchema));
-  const whole = collect(stream);
-  // Open: its headers come at once, though no message ever does.
-  await new Promise((resolve) => stream.once('metadata', resolve));
-  const { activeRequests } = await bench.client.unary(method.getServerInfo, create(GetServerInfoRequestSchema));
-  expect(activeRequests).toBe(0);
-  stream.cancel();
-  expect((await whole).error?.code).toBe(status.CANCELLED);
 });
 
 test.each([ServerReflection, ServerReflectionAlpha])(

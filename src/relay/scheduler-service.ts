@@ -17,6 +17,7 @@ import { flushCache } from './flush-cache.ts';
 import { errorOf, streamJob } from './generate-stream.ts';
 import type { Job } from './job.ts';
 import type { JobTable } from './job-table.ts';
+import { KvEvents } from './kv-events.ts';
 import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
 import type { SchedulePolicyName } from './options.ts';
@@ -44,6 +45,7 @@ export interface SchedulerParts {
 export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
   const { model, fleet, table, router, metrics, log } = parts;
   const profiles = new Profiles(fleet, log);
+  const kvEvents = new KvEvents(fleet.prefixes);
   const startedAtMs = Date.now();
   const started = performance.now();
   let lastRequestAtMs: number | undefined;
@@ -168,17 +170,17 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       }
     },
 
-    // Nothing enters it yet. An UNIMPLEMENTED here would be asked again for ever, up to ten times a second.
-    // biome-ignore lint/correctness/useYield: an open, silent stream
-    async *subscribeKvEvents(_request, context) {
-      await aborted(context.signal);
+    async *subscribeKvEvents({ startSequenceNumber }, { signal }) {
+      try {
+        yield* kvEvents.subscribe(startSequenceNumber, signal);
+      } catch (error) {
+        throw toConnectError(error);
+      }
     },
 
+    getTokenizer: () => model.tokenizer.chunks(),
+
     embed: refuse('Embed', `the model ${model.name} makes no embeddings`),
-    // biome-ignore lint/correctness/useYield: a stream that only refuses
-    async *getTokenizer() {
-      throw unimplemented('GetTokenizer', 'read the tokenizer in the folder that GetModelInfo names');
-    },
     startProfile(request) {
       try {
         return profiles.start(request);
@@ -216,9 +218,4 @@ function refuse(rpc: string, why?: string): () => never {
   return () => {
     throw unimplemented(rpc, why);
   };
-}
-
-function aborted(signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve();
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }));
 }

@@ -10,6 +10,7 @@ import {
 } from '../checkpoint/manifest.ts';
 import { type GenerationConfig, parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
 import { hashFile } from './model/file-hashes.ts';
+import { TokenizerBundle } from './tokenizer-bundle.ts';
 
 /** The one model that a relay serves, and what its files say of it. */
 export interface ServedModel {
@@ -17,6 +18,8 @@ export interface ServedModel {
   readonly name: string;
   /** Absolute folder on this machine; the gateway reads the tokenizer there. */
   readonly folder: string;
+  /** What a gateway gets that has no such folder. */
+  readonly tokenizer: TokenizerBundle;
   /** Absolute paths of the manifest's files, by name. */
   readonly paths: Readonly<Record<string, string>>;
   readonly manifest: Manifest;
@@ -63,6 +66,7 @@ export async function describeModel(
   return {
     name,
     folder,
+    tokenizer: new TokenizerBundle(folder),
     paths,
     manifest,
     manifestJson: canonicalJson(manifest),

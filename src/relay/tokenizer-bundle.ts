@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import { type GetTokenizerChunk, GetTokenizerChunkSchema } from '../contract/gen/smg_common_pb.ts';
+import { zip } from './zip.ts';
+
+/** What a gateway makes a tokenizer of, as SGLang's own server sends it: never weights. */
+const FILES = new Set([
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.json',
+  'preprocessor_config.json',
+]);
+const ENDINGS = ['.jinja', '.model', '.tiktoken'];
+const CHUNK_BYTES = 64 * 1024;
+
+interface Bundle {
+  readonly bytes: Uint8Array;
+  readonly sha256: string;
+}
+
+/** The files of a model's tokenizer, for gateways that have them not: packed once, when first asked for. */
+export class TokenizerBundle {
+  private readonly folder: string;
+  private packed: Promise<Bundle> | undefined;
+
+  constructor(folder: string) {
+    this.folder = folder;
+  }
+
+  /** The archive in parts; the hash of the whole is on the last alone. Rejects where the folder can't be read. */
+  async *chunks(): AsyncGenerator<GetTokenizerChunk> {
+    this.packed ??= pack(this.folder).catch((error: unknown) => {
+      // The next may fare better.
+      this.packed = undefined;
+      throw error;
+    });
+    const { bytes, sha256 } = await this.packed;
+    for (let from = 0; from < bytes.byteLength; from += CHUNK_BYTES) {
+      const last = from + CHUNK_BYTES >= bytes.byteLength;
+      yield create(GetTokenizerChunkSchema, {
+        data: bytes.subarray(from, from + CHUNK_BYTES),
+        sha256: last ? sha256 : '',
+      });
+    }
+  }
+}
+
+async function pack(folder: string): Promise<Bundle> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  const names = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
+  const wanted = names.filter((name) => FILES.has(name) || ENDINGS.some((ending) => name.endsWith(ending))).sort();
+  const files = await Promise.all(wanted.map(async (name) => ({ name, bytes: await readFile(join(folder, name)) })));
+  const bytes = await zip(files);
+  return { bytes, sha256: createHash('sha256').update(bytes).digest('hex') };
+}
