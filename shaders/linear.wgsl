@@ -1,26 +1,30 @@
-// output[c, outputAt + r] (+)= sum over k of weights[r, k] * input[firstColumn + c, k].
+// output[c, outputAt + r] = sum over k of weights[r, k] * input[firstColumn + c, k], or what params.finish makes of it.
 //
 //   step     metadata; columns there are = step[countWord]
 //   weights  [outputs, words] in tiles of 64 rows, as its weight-*.wgsl says; zero past K
 //   input    [columns, inputWords] vec4, zero past K
 //   output   [columns, outputStride] f32
+//   squares  [columns, squaresWords * 4] f32, read or written
 //   scales   of quantised formats, as weight-q4.wgsl says
+//   read5, write6: of some finishes
 //
 // One source for matrix-vector products and for matmul. A thread owns ROWS rows of a tile by COLUMNS columns in
 // registers: what costs is loads, and a row's word serves all columns, a column's word all rows. Neighbouring threads
-// have neighbouring rows, whose words are neighbours; columns come after all rows.
+// have neighbouring rows, whose words are neighbours; columns come after all rows. With SHARED, threads of a workgroup are
+// THREADS along rows by COLUMN_THREADS along columns, and its columns lie in workgroup memory (linear-fill.wgsl).
 //
-// K is cut into splits of splitWords words, added in order, and a split's sum is four chains over k mod 4, added as
-// (0+1)+(2+3): the order of a row's sum follows from K and the splits, not from ROWS, COLUMNS or the threads of a
-// workgroup, so that all variants give the same bits. With SPLIT each split has threads of its own in the workgroup,
-// for adapters on which the rows alone are too few threads; else a thread walks all of them.
+// K is cut into splits of splitWords words, added in order, and a split's sum is CHAINS chains over k mod CHAINS, of four
+// added as (0+1)+(2+3): the order of a row's sum follows from K, splits and chains, not from ROWS, COLUMNS or the threads
+// of a workgroup, so that all exact variants of a choice give the same bits. With SPLIT each split has threads of its
+// own in the workgroup, for adapters on which the rows alone are too few threads; else a thread walks all of them.
 //
-// NORMED: the input is a row x of the residual stream times the norm's gain (linear-add.wgsl, norm-input.wgsl wrote both
-// it and the sums of x^2), so the sums only miss the factor 1 / sqrt(mean(x^2) + epsilon).
+// Where normColumns isn't 0, the input is a row x of the residual stream times the norm's gain (an earlier product that
+// emitted, or norm-input.wgsl, wrote both it and the sums of x^2), so the sums only miss 1 / sqrt(mean(x^2) + epsilon).
 //
-// A template (src/gpu/template.ts). The line `#unit` stands for linear-dense.wgsl or linear-quant.wgsl, the line
-// `#finish` for what is done with the sums: linear-store.wgsl, -add, -gate or -rotate.
-// Prepend the constants ROWS, COLUMNS, THREADS, SPLIT_THREADS and *_BINDING, and the files of the weight's format.
+// A template (src/gpu/template.ts). The line `#sums` stands for linear-sums.wgsl or linear-matrix.wgsl, `#declare` for
+// what these declare, the line `#finish` for linear-finish.wgsl.
+// Prepend step.wgsl, the constants ROWS, COLUMNS, THREADS, COLUMN_THREADS and SPLIT_THREADS, and the files of the
+// weight's format.
 struct Params {
   // Rows of the part; of paired ones pairs, over all parts.
   outputs: u32,
@@ -33,11 +37,12 @@ struct Params {
   countWord: u32,
   firstColumn: u32,
   tiles: u32,
-  // Of the norm.
+  // Of the norm; 0: there is none.
   normColumns: u32,
   epsilon: f32,
   squaresWords: u32,
-  // What #finish asks for.
+  // A FINISH_*, and what it asks for.
+  finish: u32,
   extra0: u32,
   extra1: u32,
   extra2: u32,
@@ -48,33 +53,46 @@ struct Params {
 @group(0) @binding(2) var<storage, read> weights: array<WeightWord>;
 @group(0) @binding(3) var<storage, read> input: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read_write> output: array<f32>;
+@group(0) @binding(5) var<storage, read> read5: array<f32>;
+@group(0) @binding(6) var<storage, read_write> write6: array<f32>;
+@group(0) @binding(7) var<storage, read_write> squares: array<f32>;
 
 // Threads that share a tile.
 const TILE_THREADS = TILE / ROWS;
+// Columns of a workgroup.
+const GROUP_COLUMNS = COLUMN_THREADS * COLUMNS;
 
-#if SPLIT
-var<workgroup> sums: array<f32, THREADS * SPLIT_THREADS * ROWS * COLUMNS>;
-#end
-
-#if NORMED
-@group(0) @binding(SQUARES_BINDING) var<storage, read> squares: array<vec4<f32>>;
+const FINISH_STORE = 0u;
+const FINISH_ADD = 1u;
+const FINISH_EMIT = 2u;
+const FINISH_GATE = 3u;
+const FINISH_ROTATE = 4u;
 
 fn normFactor(column: u32) -> f32 {
   var sums = vec4<f32>();
   for (var word = 0u; word < params.squaresWords; word++) {
-    sums += squares[column * params.squaresWords + word];
+    let at = (column * params.squaresWords + word) * 4u;
+    sums += vec4<f32>(squares[at], squares[at + 1u], squares[at + 2u], squares[at + 3u]);
   }
   let sum = (sums.x + sums.y) + (sums.z + sums.w);
   return 1.0 / sqrt(sum / f32(params.normColumns) + params.epsilon);
 }
-#end
+
+// Which pair a thread's row of a tile belongs to, where the row is its pair's first (src/gpu/pair-order.ts).
+fn pairOf(tile: u32, row: u32) -> u32 {
+  return params.outputAt + (tile * 8u + row % 8u) * 4u + row / 8u;
+}
 
 #declare
 #if QUADS
 // A quad's threads have the same columns and leave together, which the compiler can't see.
 @diagnostic(off, subgroup_uniformity)
 #end
-@compute @workgroup_size(THREADS, SPLIT_THREADS)
+#if NATIVE
+// Subgroups are whole, which the compiler can't see.
+@diagnostic(off, chromium.subgroup_matrix_uniformity)
+#end
+@compute @workgroup_size(THREADS, COLUMN_THREADS, SPLIT_THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
@@ -86,85 +104,32 @@ fn main(
   #if QUADS
   let quadLane = subgroupLane % 4u;
   #end
-  let thread = (group.y * groups.x + group.x) * THREADS + local.x;
-  let rowThreads = params.tiles * TILE_THREADS;
-  let column = thread / rowThreads * COLUMNS;
-  let tile = thread % rowThreads / TILE_THREADS;
-  let lane = thread % rowThreads % TILE_THREADS;
   let count = step[params.countWord];
+  // Columns past the end repeat the last one, and are not stored. Rows past the end are zeros of the tile.
+  let lastColumn = max(count, 1u) - 1u;
+  let rowThreads = params.tiles * TILE_THREADS;
+  let workgroup = group.y * groups.x + group.x;
+  #if ALONE
+  let thread = workgroup * THREADS + local.x;
+  let rowThread = thread % rowThreads;
+  let column = thread / rowThreads * COLUMNS;
   #if WHOLE
   if (params.firstColumn + column >= count) {
     return;
   }
   #end
-  // Columns past the end repeat the last one, and are not stored. Rows past the end are zeros of the tile.
-  let lastColumn = max(count, 1u) - 1u;
-  #for c COLUMNS
-  let input$c = min(params.firstColumn + column + $cu, lastColumn) * params.inputWords;
   #end
-  #for r ROWS
-  #for c COLUMNS
-  var total$r_$c = 0.0;
-  #end
-  #end
-  #if SPLIT
-  {
-    let first = local.y * params.splitWords;
-  #end
-  #if WHOLE
-  for (var first = 0u; first < params.words; first += params.splitWords) {
-  #end
-    let end = min(first + params.splitWords, params.words);
-    #for r ROWS
-    #for c COLUMNS
-    var s$r_$c = vec4<f32>();
-    #end
-    #end
-    for (var word = first; word < end; word++) {
-#unit
-    }
-    #for r ROWS
-    #for c COLUMNS
-    total$r_$c += (s$r_$c.x + s$r_$c.y) + (s$r_$c.z + s$r_$c.w);
-    #end
-    #end
-  }
-  #if SPLIT
-  let sumsAt = (local.y * THREADS + local.x) * ROWS * COLUMNS;
-  #for r ROWS
-  #for c COLUMNS
-  sums[sumsAt + $ru * COLUMNS + $cu] = total$r_$c;
-  #end
-  #end
-  workgroupBarrier();
-  if (local.y != 0u) {
+  #if SHARED
+  let rowGroups = (rowThreads + THREADS - 1u) / THREADS;
+  let rowThread = workgroup % rowGroups * THREADS + local.x;
+  let groupColumn = workgroup / rowGroups * GROUP_COLUMNS;
+  if (params.firstColumn + groupColumn >= count) {
     return;
   }
-  let stride = THREADS * ROWS * COLUMNS;
-  for (var split = 1u; split < SPLIT_THREADS; split++) {
-    #for r ROWS
-    #for c COLUMNS
-    total$r_$c += sums[split * stride + sumsAt + $ru * COLUMNS + $cu];
-    #end
-    #end
-  }
+  // Threads past the last tile have no column.
+  let column = select(0x40000000u, groupColumn + local.y * COLUMNS, rowThread < rowThreads);
   #end
-  // What is done with a sum stands in a loop: 32 times its code would take a second to compile.
-  var totals: array<f32, ROWS * COLUMNS>;
-  #for c COLUMNS
-  {
-    #if NORMED
-    let factor = normFactor(min(params.firstColumn + column + $cu, lastColumn));
-    #end
-    #for r ROWS
-    #if NORMED
-    totals[$ru * COLUMNS + $cu] = total$r_$c * factor;
-    #end
-    #if PLAIN
-    totals[$ru * COLUMNS + $cu] = total$r_$c;
-    #end
-    #end
-  }
-  #end
-#finish
+  let tile = rowThread / TILE_THREADS;
+  let lane = rowThread % TILE_THREADS;
+#sums
 }

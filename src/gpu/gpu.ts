@@ -18,6 +18,7 @@ export class Gpu {
   readonly bindingLimit: number;
   readonly choices: KernelChoices;
   readonly #uniforms = new Map<string, Promise<GPUBuffer>>();
+  #placeholder: Promise<GPUBuffer> | undefined;
 
   constructor(device: GPUDevice, { bindingLimit = Number.POSITIVE_INFINITY, choices }: GpuOptions = {}) {
     this.device = device;
@@ -54,6 +55,15 @@ export class Gpu {
       this.#uniforms.set(key, buffer);
     }
     return buffer;
+  }
+
+  /** Two ranges to bind where a kernel has storage to write that it won't touch here. */
+  placeholder(): Promise<[GPUBufferBinding, GPUBufferBinding]> {
+    this.#placeholder ??= this.storage('placeholder', 512);
+    return this.#placeholder.then((buffer) => [
+      { buffer, offset: 0, size: 256 },
+      { buffer, offset: 256, size: 256 },
+    ]);
   }
 
   /** Frees every buffer made through this; none can be made any more. */

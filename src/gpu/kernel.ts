@@ -23,13 +23,6 @@ export interface KernelSource {
 /** A field of a kernel's uniform: an unsigned integer, or an f32. */
 export type UniformField = number | { readonly f32: number };
 
-/** A part of a buffer, from a multiple of 256 bytes on. */
-interface Range {
-  readonly buffer: GPUBuffer;
-  readonly offset: number;
-  readonly size: number;
-}
-
 /** A compiled compute kernel. */
 export class Kernel {
   readonly name: string;
@@ -54,8 +47,11 @@ export class Kernel {
     return new Kernel(gpu, name, compiled, source.threads ?? WORKGROUP_THREADS);
   }
 
-  /** Group 0: the uniform of `fields`, then `buffers` in the order of the kernel's bindings. */
-  async bind(fields: readonly UniformField[], buffers: readonly (GPUBuffer | Range)[]): Promise<GPUBindGroup> {
+  /** Group 0: the uniform of `fields`, then `buffers`, or ranges from multiples of 256 bytes on, in the order of the kernel's bindings. */
+  async bind(
+    fields: readonly UniformField[],
+    buffers: readonly (GPUBuffer | GPUBufferBinding)[],
+  ): Promise<GPUBindGroup> {
     const words = new Uint32Array(Math.ceil(fields.length / 4) * 4);
     const floats = new Float32Array(words.buffer);
     fields.forEach((field, i) => {
@@ -70,7 +66,7 @@ export class Kernel {
       layout: this.#compiled.layout,
       entries: [uniform, ...buffers].map((bound, binding) => ({
         binding,
-        resource: 'offset' in bound ? bound : { buffer: bound },
+        resource: 'buffer' in bound ? bound : { buffer: bound },
       })),
     });
     const error = await device.popErrorScope();

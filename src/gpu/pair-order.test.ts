@@ -12,7 +12,7 @@ test('every row has a place of its own, 32 rows from its partner, and pairs come
       for (let pair = 0; pair < rows / 2; pair++) {
         const first = places[2 * half * Math.floor(pair / half) + (pair % half)]!;
         expect(places[2 * half * Math.floor(pair / half) + (pair % half) + half]).toBe(first + 32);
-        // What linear-pair.wgsl makes of the first row.
+        // What linear.wgsl's pairOf makes of the first row.
         const [tile, row] = [Math.floor(first / 64), first % 64];
         expect((tile * 8 + (row % 8)) * 4 + Math.floor(row / 8)).toBe(pair);
       }
