@@ -1,43 +1,33 @@
 import code from '../../shaders/linear.wgsl?raw';
-import addCode from '../../shaders/linear-add.wgsl?raw';
 import denseUnit from '../../shaders/linear-dense.wgsl?raw';
-import gateCode from '../../shaders/linear-gate.wgsl?raw';
-import pairCode from '../../shaders/linear-pair.wgsl?raw';
+import dotUnit from '../../shaders/linear-dot.wgsl?raw';
+import fillCode from '../../shaders/linear-fill.wgsl?raw';
+import finishCode from '../../shaders/linear-finish.wgsl?raw';
+import fragmentsCode from '../../shaders/linear-fragments.wgsl?raw';
+import matrixCode from '../../shaders/linear-matrix.wgsl?raw';
+import memoryCode from '../../shaders/linear-memory.wgsl?raw';
 import quantUnit from '../../shaders/linear-quant.wgsl?raw';
-import rotateCode from '../../shaders/linear-rotate.wgsl?raw';
-import storeCode from '../../shaders/linear-store.wgsl?raw';
+import sumsCode from '../../shaders/linear-sums.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
-import { checkVariant, type LinearForm, type LinearVariant } from './linear-variant.ts';
+import {
+  checkVariant,
+  fragmentGrid,
+  type LinearForm,
+  type LinearVariant,
+  sharesInput,
+  variantName,
+} from './linear-variant.ts';
 import type { BindingKind } from './pipeline-cache.ts';
 import { quantShape } from './quant-format.ts';
 import { expandTemplate } from './template.ts';
 import { isQuantFormat, type MatrixFormat, matrixLayout, TILE_ROWS } from './weight-format.ts';
 
-/** What a form declares, and the storage it binds beside step, weights, input and output. */
-const FINISHES: Readonly<Record<LinearForm['finish'], { code: string; declare: string; bindings: BindingKind[] }>> = {
-  store: { code: storeCode, declare: '', bindings: [] },
-  add: { code: addCode, declare: '', bindings: [] },
-  emit: {
-    code: addCode,
-    declare: `@group(0) @binding(5) var<storage, read> gain: array<f32>;
-@group(0) @binding(6) var<storage, read_write> scaled: array<f32>;
-@group(0) @binding(7) var<storage, read_write> squaresOut: array<f32>;`,
-    bindings: ['read', 'write', 'write'],
-  },
-  gate: { code: gateCode, declare: pairCode, bindings: [] },
-  rotate: {
-    code: rotateCode,
-    declare: `@group(0) @binding(5) var<storage, read> table: array<vec2<f32>>;
-@group(0) @binding(6) var<storage, read_write> kv: array<f32>;
-${pairCode}
-${stepCode}`,
-    bindings: ['read', 'write'],
-  },
-};
+/** Uniform, step, weights, input, output, what some finishes read and write, squares; scales follow where there are any. */
+const BINDINGS: readonly BindingKind[] = ['uniform', 'read', 'read', 'read', 'write', 'read', 'write', 'write'];
 
-/** A compiled variant for one format. */
+/** A compiled variant for one format. It is made for all forms that its rows allow, and so compiled once for these. */
 export class LinearKernel {
   readonly kernel: Kernel;
   readonly #variant: LinearVariant;
@@ -55,45 +45,31 @@ export class LinearKernel {
   ): Promise<LinearKernel> {
     checkVariant(variant, form, format);
     const layout = matrixLayout(format);
-    const shape = isQuantFormat(format) ? quantShape(format) : undefined;
-    const finish = FINISHES[form.finish];
+    const { rows, columns, threads, columnThreads, splitThreads } = variant;
+    const { flags, numbers, enables, half } = traits(gpu, format, variant);
     const template = code
-      .replace('#unit\n', shape ? quantUnit : denseUnit)
-      .replace('#declare\n', `${finish.declare}\n`)
-      .replace('#finish\n', finish.code);
-    const { rows, columns, threads, splitThreads, path } = variant;
-    const quads = path === 'quads';
-    const flag = (holds: boolean) => (holds ? 1 : 0);
-    const expanded = expandTemplate(template, {
-      ROWS: rows,
-      COLUMNS: columns,
-      SPLIT: flag(splitThreads > 1),
-      WHOLE: flag(splitThreads === 1),
-      NORMED: flag(form.normed),
-      PLAIN: flag(!form.normed),
-      QUADS: flag(quads),
-      SINGLES: flag(!quads),
-      EMITS: flag(form.finish === 'emit'),
-      Q4: flag(shape?.bits === 4),
-      Q8: flag(shape?.bits === 8),
-      BLOCKS_OF_16: flag(shape?.block === 16),
-      BLOCKS_OF_32: flag(shape?.block === 32),
-    });
-    const bindings: BindingKind[] = ['uniform', 'read', 'read', 'read', 'write', ...finish.bindings];
-    const SQUARES_BINDING = bindings.length;
-    if (form.normed) bindings.push('read');
-    const SCALES_BINDING = bindings.length;
-    if (shape) bindings.push('read');
+      .replace('#declare\n', flags.MATRIX ? fragmentsCode : memoryCode)
+      .replace('#sums\n', flags.MATRIX ? matrixCode : sumsCode)
+      .replaceAll('#unit\n', flags.DOT ? dotUnit : flags.DENSE ? denseUnit : quantUnit)
+      .replace('#fill\n', fillCode)
+      .replace('#finish\n', finishCode);
+    const counts = Object.fromEntries(Object.entries(flags).map(([name, holds]) => [name, holds ? 1 : 0]));
     const kernel = await Kernel.compile(gpu, {
-      name: `linear ${form.normed ? 'normed ' : ''}${form.finish} ${format}${path === 'plain' ? '' : ` ${path}`}`,
-      enables: quads ? ['subgroups'] : [],
-      code: [...layout.code, expanded],
+      name: `linear ${format} ${variantName(variant)}`,
+      enables,
+      code: [
+        ...half.map((name) => `alias ${name};`),
+        stepCode,
+        ...layout.code,
+        expandTemplate(template, { ...counts, ...numbers, ROWS: rows, COLUMNS: columns }),
+      ],
       constants: {
         ...layout.constants,
-        ...{ ROWS: rows, COLUMNS: columns, THREADS: threads, SPLIT_THREADS: splitThreads },
-        ...{ SQUARES_BINDING, SCALES_BINDING },
+        ...numbers,
+        ...{ ROWS: rows, COLUMNS: columns, THREADS: threads },
+        ...{ COLUMN_THREADS: columnThreads, SPLIT_THREADS: splitThreads, SCALES_BINDING: BINDINGS.length },
       },
-      bindings,
+      bindings: flags.DENSE ? BINDINGS : [...BINDINGS, 'read'],
       threads,
     });
     return new LinearKernel(kernel, variant);
@@ -101,7 +77,76 @@ export class LinearKernel {
 
   /** Takes `columns` columns of a part of `tiles` tiles. */
   encode(pass: GPUComputePassEncoder, group: GPUBindGroup, tiles: number, columns: number): void {
-    const tileThreads = TILE_ROWS / this.#variant.rows;
-    this.kernel.dispatchThreads(pass, group, tiles * tileThreads * Math.ceil(columns / this.#variant.columns));
+    const variant = this.#variant;
+    const rowThreads = (tiles * TILE_ROWS) / variant.rows;
+    const along = Math.ceil(columns / (variant.columns * variant.columnThreads));
+    if (sharesInput(variant)) this.kernel.dispatch(pass, group, Math.ceil(rowThreads / variant.threads) * along);
+    else this.kernel.dispatchThreads(pass, group, rowThreads * along);
   }
+}
+
+/** What the template is expanded with: which of its parts hold, and numbers that are constants, too. */
+function traits(gpu: Gpu, format: MatrixFormat, variant: LinearVariant) {
+  const { path, rows, columns, columnThreads, splitThreads, chains, fragment } = variant;
+  const shape = isQuantFormat(format) ? quantShape(format) : undefined;
+  const has = (feature: string) => gpu.device.features.has(feature as GPUFeatureName);
+  const halves = path === 'f16' || fragment?.component === 'f16';
+  const f16 = halves && has('shader-f16');
+  const matrix = path === 'matrix';
+  const native = matrix && has('chromium-experimental-subgroup-matrix') && f16 === halves;
+  const dot = path === 'dot';
+  const shared = sharesInput(variant);
+  const converted = path === 'f16' || dot;
+  const flags: Record<string, boolean> = {
+    ...{ SPLIT: splitThreads > 1, WHOLE: splitThreads === 1, SHARED: shared, ALONE: !shared },
+    ...{ CHAINS_OF_4: chains === 4, ONE_CHAIN: chains === 1 },
+    ...{ QUADS: path === 'quads' && !shared, SINGLES: path !== 'quads' && !shared },
+    ...{ HALF: halves, EXACT: !halves && !dot, DOT: dot, COPIED: shared && !converted, CONVERTED: converted },
+    ...{ VECTORS: halves || chains === 4, SCALARS: !halves && chains === 1 },
+    ...{ MATRIX: matrix, NATIVE: native, EMULATED: matrix && !native },
+    ...{ EMITS: rows === 8, PAIRS: rows >= 2 && rows <= 8 },
+    ...{ DENSE: !shape, Q4: shape?.bits === 4, Q8: shape?.bits === 8 },
+    ...{ BLOCKS_OF_16: shape?.block === 16, BLOCKS_OF_32: shape?.block === 32 },
+  };
+  // Vectors of the input for a word of the weights, and for 32 columns of K in the tile.
+  const numbers: Record<string, number> = { WORD_VECTORS: shape ? 8 : 1, OWN_COLUMNS: matrix ? 1 : columns };
+  if (shared && !matrix) {
+    const units = fillUnits(variant, !shape);
+    Object.assign(numbers, {
+      FILL_UNITS: units,
+      CENTRE: shape?.bits === 4 ? 8 : 0,
+      FILL_WORDS: units * (shape ? 1 : 8),
+      UNIT_VECTORS: dot ? 2 : 8,
+    });
+  }
+  if (fragment) {
+    const [gridRows, gridColumns] = fragmentGrid(variant, fragment);
+    Object.assign(numbers, {
+      ...{ SUBGROUP: fragment.subgroup, GRID_ROWS: gridRows, GRID_COLUMNS: gridColumns },
+      // SwiftShader compiles as long as there is workgroup memory, most of a millisecond a word.
+      K_TILE: native ? 32 : 2 * fragment.k,
+      ...{ FRAGMENT_M: fragment.m, FRAGMENT_N: fragment.n, FRAGMENT_K: fragment.k },
+      FRAGMENT_ROWS: TILE_ROWS / gridRows / fragment.m,
+      FRAGMENT_COLUMNS: (columns * columnThreads) / gridColumns / fragment.n,
+    });
+  }
+  return {
+    flags,
+    numbers,
+    enables: [
+      ...(path === 'quads' ? ['subgroups'] : []),
+      ...(f16 ? ['f16'] : []),
+      ...(native ? ['chromium_experimental_subgroup_matrix'] : []),
+    ],
+    half: [`${matrix ? 'Component' : 'Half'} = ${f16 ? 'f16' : 'f32'}`],
+  };
+}
+
+/** Units of 32 columns of K that a workgroup's memory takes at a time: as many as its threads fill at once. */
+function fillUnits({ path, columns, threads, columnThreads, splitThreads }: LinearVariant, dense: boolean): number {
+  const converted = path === 'f16' || path === 'dot';
+  if (!converted || dense) return 1;
+  const groupColumns = columns * columnThreads;
+  const bytes = splitThreads * groupColumns * (path === 'dot' ? 48 : 80);
+  return Math.max(1, Math.min(8, Math.ceil((threads * columnThreads) / groupColumns), Math.floor(8192 / bytes)));
 }

@@ -86,10 +86,22 @@ export function linearVariantOf(name: string): LinearVariant {
   return variant;
 }
 
+/** Whether a workgroup's columns lie in its memory. */
+export function sharesInput({ path, columnThreads }: LinearVariant): boolean {
+  return columnThreads > 1 || path === 'f16' || path === 'dot' || path === 'matrix';
+}
+
+/** How the subgroups of a workgroup lie over its tile: rows, columns. */
+export function fragmentGrid({ threads, columnThreads }: LinearVariant, fragment: FragmentShape): [number, number] {
+  const subgroups = (threads * columnThreads) / fragment.subgroup;
+  const rows = subgroups % 2 === 0 && (TILE_ROWS / 2) % fragment.m === 0 ? 2 : 1;
+  return [rows, subgroups / rows];
+}
+
 /** Throws RangeError where a variant can't be: at all, or in a form or of a format where these are given. */
 export function checkVariant(variant: LinearVariant, form?: LinearForm, format?: MatrixFormat): void {
-  const { path, rows, columns, threads, columnThreads, splitThreads } = variant;
-  const refuse = (why: string) => {
+  const { path, rows, columns, threads, columnThreads, splitThreads, chains, fragment } = variant;
+  const refuse = (why: string): never => {
     throw new RangeError(`variant ${variantName(variant)}: ${why}`);
   };
   if (![1, 2, 4, 8, 16, 32, 64].includes(rows)) refuse(`${rows} rows a thread; a power of two up to ${TILE_ROWS}`);
@@ -105,9 +117,41 @@ export function checkVariant(variant: LinearVariant, form?: LinearForm, format?:
   if (invocations > 256) refuse(`${invocations} threads a workgroup; devices may have 256`);
   if (path === 'quads' && threads % 4 !== 0) refuse(`${threads} threads are no whole quads`);
   if (path === 'quads' && format && !isQuantFormat(format)) refuse(`quads take quantised formats, not ${format}`);
+  if (path === 'dot' && format && !isQuantFormat(format)) refuse(`integers are of quantised formats, not of ${format}`);
+  if (sharesInput(variant) && path === 'quads') refuse('quads share the input already');
+  if (isFast(path) && chains !== 1) refuse('paths of precision fast have one chain');
+  if ((path === 'matrix') !== (fragment !== undefined)) refuse('the path matrix has a fragment, and no other has');
+  if (fragment) checkFragment(variant, fragment, refuse);
   // A thread of 8 rows has one of the sums of squares, and one of 2 whole pairs.
   if (form?.finish === 'emit' && rows !== 8) refuse(`${rows} rows a thread; emitting takes 8`);
   if ((form?.finish === 'gate' || form?.finish === 'rotate') && (rows < 2 || rows > 8)) {
     refuse(`${rows} rows a thread; pairs take 2, 4 or 8`);
+  }
+}
+
+/** Whether products are rounded, to a tolerance of their own: linear.reference.ts. */
+export function isFast(path: LinearPath): boolean {
+  return path === 'f16' || path === 'dot' || path === 'matrix';
+}
+
+function checkFragment(variant: LinearVariant, fragment: FragmentShape, refuse: (why: string) => never): void {
+  const { rows, columns, threads, columnThreads, splitThreads } = variant;
+  const { m, n, k, subgroup } = fragment;
+  if (rows * threads !== TILE_ROWS)
+    refuse(`${rows} × ${threads} rows a workgroup; fragments take a tile of ${TILE_ROWS}`);
+  if (splitThreads !== 1) refuse('fragments walk all of K');
+  if (fragment.result !== 'f32') refuse('fragments are summed as f32');
+  if ((threads * columnThreads) % subgroup !== 0)
+    refuse(`${threads * columnThreads} threads are no whole subgroups of ${subgroup}`);
+  const [gridRows, gridColumns] = fragmentGrid(variant, fragment);
+  const own = (columns * columnThreads) / gridColumns;
+  if (
+    (TILE_ROWS / gridRows) % m !== 0 ||
+    own % n !== 0 ||
+    32 % k !== 0 ||
+    columnThreads % n !== 0 ||
+    (m * n) % subgroup !== 0
+  ) {
+    refuse(`fragments of ${m}x${n}x${k} don't divide ${TILE_ROWS / gridRows} rows by ${own} columns a subgroup`);
   }
 }

@@ -152,12 +152,12 @@ test.each(ALL_FORMATS)('%s: with splits of K, every variant has the same bits', 
   // 13 units, 104 words of four: the last split is shorter, or empty.
   for (const splits of format === 'f32' || format === 'q4-32-f16' ? [2, 3, 8] : [3]) {
     const variant = (own: number, tile: number, splitThreads: number) =>
-      uniformChoice(linearVariantOf(`plain-${own}x${tile}-32x1x${splitThreads}-4`), splits);
+      uniformChoice(linearVariantOf(`plain-${own}x${tile}-8x1x${splitThreads}-4`), splits);
     const all = await product({ matrix, x, columns, choice: variant(4, 2, 1), kernel: 'matmul' });
     expectedOf(values, rows, x, inner).forEach((expected, c) => {
       expect(largestError(all.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
     });
-    const quads = uniformChoice(linearVariantOf(`quads-8x2-8x1x${splits}-4`), splits);
+    const quads = uniformChoice(linearVariantOf(`quads-8x2-4x1x${splits}-4`), splits);
     const withQuads = isQuantFormat(format) && bench.gpu.device.features.has('subgroups') ? [quads] : [];
     for (const choice of [variant(8, 1, 1), variant(1, 1, splits), variant(2, 3, splits), ...withQuads]) {
       const actual = await product({ matrix, x, columns, choice, kernel: 'matvec' });

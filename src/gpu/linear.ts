@@ -1,5 +1,4 @@
 import type { Gpu } from './gpu.ts';
-import type { UniformField } from './kernel.ts';
 import { tellWork } from './kernel-work.ts';
 import { type ChooseLinear, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
 import { LinearKernel } from './linear-kernel.ts';
@@ -140,22 +139,27 @@ async function bindPart(
   }
   const [matmul, ...matvec] = await compileVariants(gpu, part, form, choice);
   const [weights, ...scales] = part.planes;
-  const [fields, more] = finishParts(finish);
+  const unused = await gpu.placeholder();
+  const [fields, reads, writes, sums] = finishParts(finish);
   const group = await matmul!.kernel.bind(
     [
       // Pairs are numbered through all parts, and rows in each.
       matrix.paired ? part.firstRow + part.rows : part.rows,
       ...[words, Math.ceil(words / splits), rowWords(matrix.columns)],
       ...[shape.outputStride, part.firstRow, shape.countWord, shape.firstColumn ?? 0, part.tiles],
-      ...[matrix.columns, { f32: norm?.epsilon ?? 0 }],
+      ...[norm ? matrix.columns : 0, { f32: norm?.epsilon ?? 0 }],
       squaresWords(norm ? matrix.columns : matrix.rows),
-      ...fields,
+      ...[FINISHES.indexOf(finish.kind), ...fields],
     ],
-    [buffers.step, weights!, buffers.input, buffers.output, ...more, ...(norm ? [norm.squares] : []), ...scales],
+    [
+      ...[buffers.step, weights!, buffers.input, buffers.output],
+      ...[reads ?? buffers.step, writes ?? unused[0], norm?.squares ?? sums ?? unused[1]],
+      ...scales,
+    ],
   );
   const partRows = matrix.paired ? 2 * part.rows : part.rows;
   tellWork(group, {
-    what: `${partRows} × ${matrix.columns}`,
+    what: `${norm ? 'normed ' : ''}${finish.kind} ${partRows} × ${matrix.columns}`,
     bytes: part.planes.reduce((sum, { size }) => sum + size, 0),
     flops: 2 * partRows * matrix.columns,
     columns: shape.countWord === STEP_HEADER.logits ? 'logits' : 'rows',
@@ -164,20 +168,19 @@ async function bindPart(
   return { tiles: part.tiles, matvec, matmul: matmul!, group };
 }
 
-/** The uniform's last fields, and the buffers after the output. */
-function finishParts(finish: LinearFinish): [readonly UniformField[], readonly GPUBuffer[]] {
+/** In the order of linear.wgsl's FINISH_*. */
+const FINISHES: readonly LinearForm['finish'][] = ['store', 'add', 'emit', 'gate', 'rotate'];
+
+/** The uniform's last fields; what is read and written beside input and output; where sums of squares go. */
+function finishParts(
+  finish: LinearFinish,
+): [fields: readonly number[], reads?: GPUBuffer, writes?: GPUBuffer, squares?: GPUBuffer] {
   switch (finish.kind) {
     case 'emit':
-      return [
-        [0, 0, 0],
-        [finish.gain, finish.scaled, finish.squares],
-      ];
+      return [[0, 0, 0], finish.gain, finish.scaled, finish.squares];
     case 'rotate':
-      return [
-        [finish.heads, finish.kvHeads, finish.headSize / 2],
-        [finish.table, finish.kv],
-      ];
+      return [[finish.heads, finish.kvHeads, finish.headSize / 2], finish.table, finish.kv];
     default:
-      return [[0, 0, 0], []];
+      return [[0, 0, 0]];
   }
 }
