@@ -128,17 +128,15 @@ test('every field of GetLoads', async () => {
   });
 });
 
-test.each([
-  'embed',
-  'loadLoRAAdapter',
-  'unloadLoRAAdapter',
-  'listLoadedLoRAAdapters',
-] as const)('rpcs that are not served say so: %s', async (name) => {
-  const on = await start();
-  const error = await on.client.refusal(`/${SglangScheduler.typeName}/${method[name].name}`, Buffer.alloc(0));
-  expect(error.code).toBe(status.UNIMPLEMENTED);
-  expect(error.details).toContain(`${method[name].name} is not served`);
-});
+test.each(['embed', 'loadLoRAAdapter', 'unloadLoRAAdapter', 'listLoadedLoRAAdapters'] as const)(
+  'rpcs that are not served say so: %s',
+  async (name) => {
+    const on = await start();
+    const error = await on.client.refusal(`/${SglangScheduler.typeName}/${method[name].name}`, Buffer.alloc(0));
+    expect(error.code).toBe(status.UNIMPLEMENTED);
+    expect(error.details).toContain(`${method[name].name} is not served`);
+  },
+);
 
 test('a complete counts no drafts and no reasoning', async () => {
   const on = await start();
