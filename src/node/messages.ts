@@ -26,6 +26,8 @@ export interface JoinRequest {
   readonly build: PageBuild;
   readonly budget: EngineBudget;
   readonly kernels: KernelFlags;
+  /** Lets it in where the relay asks for one. */
+  readonly token: string | undefined;
 }
 
 /** Which build a page is; empty texts where a development server serves it. */
@@ -49,7 +51,13 @@ export type NodeMessage =
   | { readonly type: 'testing'; readonly done: number; readonly total: number }
   | { readonly type: 'facts'; readonly facts: NodeFacts }
   /** The session that a closing page must say Detach for; undefined: none. */
-  | { readonly type: 'session'; readonly session: DetachKey | undefined; readonly rank: number | undefined }
+  | {
+      readonly type: 'session';
+      readonly session: DetachKey | undefined;
+      readonly rank: number | undefined;
+      /** Header of a Detach, where the relay asks for one. */
+      readonly authorization: string | undefined;
+    }
   | { readonly type: 'counters'; readonly counters: NodeCounters }
   | { readonly type: 'profile'; readonly profile: Profile }
   /** The page must reload itself: the relay serves another build or another model. */

@@ -1,8 +1,10 @@
+import { ConnectError } from '@connectrpc/connect';
 import { CheckedSource } from '../checkpoint/checked-source.ts';
 import { type Manifest, type ManifestFile, parseManifest, sha256Hex } from '../checkpoint/manifest.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
 import { backoffMs } from './backoff.ts';
 import { pause } from './pause.ts';
+import type { Ask } from './relay-access.ts';
 
 /** How long a model file may stand still before its download counts as failed, in milliseconds. */
 const STALL_MS = 30_000;
@@ -27,17 +29,22 @@ export interface ModelFilesListener {
   onTrouble(trouble: string | undefined): void;
 }
 
-/** Reads the manifest of the model that a relay serves. Rejects with RelayUnreachableError or CheckpointError. */
-export async function fetchManifest(relayUrl: string, signal: AbortSignal): Promise<ServedManifest> {
+/**
+ * Reads the manifest of the model that a relay serves. Rejects with RelayUnreachableError or CheckpointError, and with
+ * ConnectError where the relay asks for a token.
+ */
+export async function fetchManifest(relayUrl: string, signal: AbortSignal, ask: Ask = fetch): Promise<ServedManifest> {
   const url = `${relayUrl}/model/manifest.json`;
   let bytes: Uint8Array;
   try {
     // The relay has browsers ask each time whether it still is the same.
-    const response = await fetch(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(STALL_MS)]) });
+    const response = await ask(url, { signal: AbortSignal.any([signal, AbortSignal.timeout(STALL_MS)]) });
     if (!response.ok) throw new Error(`status ${response.status}`);
     bytes = new Uint8Array(await response.arrayBuffer());
   } catch (error) {
     signal.throwIfAborted();
+    // It was reached, and lets nobody in without a token.
+    if (error instanceof ConnectError) throw error;
     throw new RelayUnreachableError(`${url}: ${(error as Error).message}`);
   }
   return { manifest: parseManifest(new TextDecoder().decode(bytes), url), digest: await sha256Hex(bytes) };
@@ -54,6 +61,7 @@ export function relayFiles(
   manifest: Manifest,
   signal: AbortSignal,
   listener: ModelFilesListener,
+  ask: Ask = fetch,
 ): ModelFiles {
   const totalBytes = manifest.files.reduce((sum, file) => sum + file.size, 0);
   let loadedBytes = 0;
@@ -64,7 +72,7 @@ export function relayFiles(
   const sources = new Map(
     manifest.files.map((file) => {
       const url = `${relayUrl}/model/files/${file.name}`;
-      const fetchRange = (offset: number, length: number) => ranges(url, file, offset, length, signal, listener);
+      const fetchRange = (offset: number, length: number) => ranges(url, file, offset, length, signal, listener, ask);
       return [file.name, new CheckedSource(file, manifest.pieceBytes, url, fetchRange, onPiece)];
     }),
   );
@@ -79,12 +87,13 @@ async function* ranges(
   length: number,
   signal: AbortSignal,
   { onTrouble }: ModelFilesListener,
+  ask: Ask,
 ): AsyncGenerator<Uint8Array> {
   const end = offset + length;
   let failures = 0;
   for (let at = offset; at < end; ) {
     try {
-      for await (const bytes of range(url, file, at, end, signal)) {
+      for await (const bytes of range(url, file, at, end, signal, ask)) {
         if (failures > 0) onTrouble(undefined);
         failures = 0;
         at += bytes.byteLength;
@@ -92,7 +101,7 @@ async function* ranges(
       }
     } catch (error) {
       signal.throwIfAborted();
-      if (error instanceof RelayUnreachableError) throw error;
+      if (error instanceof RelayUnreachableError || error instanceof ConnectError) throw error;
       onTrouble(`${url}: ${(error as Error).message}`);
       await pause(backoffMs(failures, Math.random), signal);
       failures++;
@@ -107,12 +116,13 @@ async function* range(
   from: number,
   to: number,
   signal: AbortSignal,
+  ask: Ask,
 ): AsyncGenerator<Uint8Array> {
   const abort = new AbortController();
   const stall = () => abort.abort(new Error(`nothing came for ${STALL_MS / 1000} s`));
   let stalled = setTimeout(stall, STALL_MS);
   try {
-    const response = await fetch(url, {
+    const response = await ask(url, {
       headers: { range: `bytes=${from}-${to - 1}` },
       signal: AbortSignal.any([signal, abort.signal]),
     });

@@ -1,15 +1,16 @@
 import { create } from '@bufbuild/protobuf';
-import { createClient } from '@connectrpc/connect';
+import { ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
 import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
 import type { Profile } from '../engine/profile.ts';
 import { backoffMs } from './backoff.ts';
 import { IndexedStore } from './indexed-store.ts';
-import type { JoinRequest, NodeMessage, NodeState } from './messages.ts';
-import { fetchManifest, RelayUnreachableError, relayFiles } from './model-files.ts';
+import type { DetachKey, JoinRequest, NodeMessage, NodeState } from './messages.ts';
+import { fetchManifest, type ModelFilesListener, RelayUnreachableError, relayFiles } from './model-files.ts';
 import { readPageBuild } from './page-build.ts';
 import { pause } from './pause.ts';
+import { RelayAccess } from './relay-access.ts';
 import { PROTOCOL_VERSION, Session } from './session.ts';
 import type { SessionEnd } from './session-options.ts';
 import { startGrammarWorker } from './start-grammar-worker.ts';
@@ -30,6 +31,8 @@ export class Node {
   readonly #post: (message: NodeMessage) => void;
   readonly #left = new AbortController();
   #session: Session | undefined;
+  #access: RelayAccess | undefined;
+  #key: { readonly session: DetachKey; readonly rank: number | undefined } | undefined;
   #engine: LoadedEngine['engine'] | undefined;
 
   constructor(post: (message: NodeMessage) => void) {
@@ -38,6 +41,8 @@ export class Node {
 
   /** Serves until `leave`, a refusal or a failure that a new device does not mend. */
   async join(join: JoinRequest): Promise<void> {
+    this.#access = new RelayAccess(join.relayUrl, join.token);
+    this.#access.onSession = () => this.#tellSession();
     try {
       const losses: number[] = [];
       for (;;) {
@@ -125,11 +130,13 @@ export class Node {
     { relayUrl, budget, build, kernels }: JoinRequest,
     signal: AbortSignal,
   ): Promise<{ loaded: LoadedEngine; digest: string }> {
-    const { manifest, digest } = await fetchManifest(relayUrl, signal);
-    const files = relayFiles(relayUrl, manifest, signal, {
+    const ask = this.#access?.ask;
+    const { manifest, digest } = await fetchManifest(relayUrl, signal, ask);
+    const listener: ModelFilesListener = {
       onProgress: (loadedBytes, totalBytes) => this.#post({ type: 'progress', loadedBytes, totalBytes }),
       onTrouble: (trouble) => this.#state('loading', trouble === undefined ? '' : `${trouble}; trying again`),
-    });
+    };
+    const files = relayFiles(relayUrl, manifest, signal, listener, ask);
     const loaded = await loadEngine(gpu, {
       files,
       quantisation: manifest.quantisation,
@@ -170,25 +177,36 @@ export class Node {
       layers: { from: 0, to: loaded.layers },
       adapter,
     });
+    const transport = createConnectTransport({
+      baseUrl: join.relayUrl,
+      useBinaryFormat: true,
+      ...(this.#access ? { fetch: this.#access.ask } : {}),
+    });
     return new Session({
-      client: createClient(NodeRelay, createConnectTransport({ baseUrl: join.relayUrl, useBinaryFormat: true })),
+      client: createClient(NodeRelay, transport),
       identity,
       target: engine,
       load: () => nodeLoad(engine.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),
-      onKey: (key, rank) =>
-        this.#post({
-          type: 'session',
+      onKey: (key, rank) => {
+        this.#key = key && {
           rank,
-          session: key && {
+          session: {
             sessionToken: key.sessionToken,
             relayEpoch: String(key.relayEpoch),
             sessionEpoch: String(key.sessionEpoch),
           },
-        }),
+        };
+        this.#tellSession();
+      },
       onProfile: (profile) => this.#profiled(profile),
       random: Math.random,
     });
+  }
+
+  #tellSession(): void {
+    const { authorization } = this.#access ?? {};
+    this.#post({ type: 'session', session: this.#key?.session, rank: this.#key?.rank, authorization });
   }
 
   async #ended(end: SessionEnd, join: JoinRequest, digest: string): Promise<void> {
@@ -202,7 +220,7 @@ export class Node {
   async #isOutdated({ relayUrl, build }: JoinRequest, digest: string): Promise<boolean> {
     try {
       const { signal } = this.#left;
-      if ((await fetchManifest(relayUrl, signal)).digest !== digest) return true;
+      if ((await fetchManifest(relayUrl, signal, this.#access?.ask)).digest !== digest) return true;
       const served = await readPageBuild(relayUrl, signal);
       return served.pageHash !== build.pageHash;
     } catch {
@@ -220,9 +238,10 @@ export class Node {
 
   #failed(error: unknown): void {
     const { name, message } = error instanceof Error ? error : new Error(String(error));
+    const detail = error instanceof ConnectError ? error.rawMessage : message;
     // Named, not imported: only the engine knows the GPU.
     const problem = name === 'DeviceUnavailableError' ? 'no-adapter' : undefined;
-    this.#post({ type: 'state', state: 'error', detail: message, problem });
+    this.#post({ type: 'state', state: 'error', detail, problem });
   }
 
   #reload(reason: string): void {

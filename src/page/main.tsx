@@ -1,4 +1,5 @@
 import { render } from 'preact';
+import { takeLink } from './link.ts';
 import { counters, join, state } from './node.ts';
 import { NodeView } from './node-view.tsx';
 import './style.css';
@@ -20,6 +21,11 @@ const help = webgpuHelp();
 if (help) {
   document.documentElement.dataset.state = 'error';
   document.documentElement.dataset.error = help;
-} else if (location.hash === '#join') {
-  void join();
+} else {
+  const open = () => {
+    if (takeLink().join) void join();
+  };
+  open();
+  // A link that is opened where the page is open already loads nothing.
+  addEventListener('hashchange', open);
 }

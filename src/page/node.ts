@@ -14,6 +14,7 @@ import { budget } from './budget.ts';
 import { ownBuild } from './build.ts';
 import { detachOnClose } from './closing.ts';
 import { kernelFlags, withoutReset } from './kernel-flags.ts';
+import { nodeToken } from './link.ts';
 import { claimNodeId } from './node-id.ts';
 import { reloadPage } from './reload.ts';
 import { adapterHelp } from './webgpu-help.ts';
@@ -35,7 +36,7 @@ export const joined = computed(() => !['idle', 'left', 'error'].includes(state.v
 
 // There from the start, so that a relay that goes away before the first join takes no script along.
 let worker: Worker | undefined = startWorker();
-let session: DetachKey | undefined;
+let session: { readonly key: DetachKey; readonly authorization: string | undefined } | undefined;
 /** The user asked to have the kernels tried again: once the node has left, it joins so. */
 let testsAgain = false;
 
@@ -56,7 +57,7 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
   if (tune) kernels = { ...kernels, tune };
   tell({
     type: 'join',
-    join: { relayUrl: location.origin, nodeId, build: ownBuild(), budget: budget.value, kernels },
+    join: { relayUrl: location.origin, nodeId, build: ownBuild(), budget: budget.value, kernels, token: nodeToken() },
   });
   // A reload, the user's or the page's own, starts with what this reset finds.
   if (kernels.tune === 'reset')
@@ -130,7 +131,7 @@ function take(message: NodeMessage): void {
       testing.value = undefined;
       break;
     case 'session':
-      session = message.session;
+      session = message.session && { key: message.session, authorization: message.authorization };
       rank.value = message.rank;
       break;
     case 'counters':
