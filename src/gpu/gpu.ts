@@ -1,5 +1,6 @@
 import { AllocationError, BufferOwner } from './buffer-owner.ts';
 import { defaultChoices, type KernelChoices } from './kernel-choices.ts';
+import { LateKernels } from './late-kernels.ts';
 import { PipelineCache } from './pipeline-cache.ts';
 
 export interface GpuOptions {
@@ -17,6 +18,7 @@ export class Gpu {
   /** Bytes a storage binding may have. */
   readonly bindingLimit: number;
   readonly choices: KernelChoices;
+  readonly late = new LateKernels();
   readonly #uniforms = new Map<string, Promise<GPUBuffer>>();
   #placeholder: Promise<GPUBuffer> | undefined;
 
@@ -68,6 +70,7 @@ export class Gpu {
 
   /** Frees every buffer made through this; none can be made any more. */
   destroy(): void {
+    this.late.end();
     this.#uniforms.clear();
     this.buffers.close();
   }

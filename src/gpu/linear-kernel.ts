@@ -27,6 +27,8 @@ import { isQuantFormat, type MatrixFormat, matrixLayout, TILE_ROWS } from './wei
 /** Uniform, step, weights, input, output, what some finishes read and write, squares; scales follow where there are any. */
 const BINDINGS: readonly BindingKind[] = ['uniform', 'read', 'read', 'read', 'write', 'read', 'write', 'write'];
 
+const known = new WeakMap<Gpu, Map<string, Promise<LinearKernel>>>();
+
 /** A compiled variant for one format. It is made for all forms that its rows allow, and so compiled once for these. */
 export class LinearKernel {
   readonly kernel: Kernel;
@@ -37,13 +39,29 @@ export class LinearKernel {
     this.#variant = variant;
   }
 
+  /** A kernel that was compiled for `gpu` is not made again. */
   static async compile(
     gpu: Gpu,
     format: MatrixFormat,
     variant: LinearVariant,
     form: LinearForm = { finish: 'store', normed: false },
   ): Promise<LinearKernel> {
+    let kernels = known.get(gpu);
+    if (!kernels) {
+      kernels = new Map();
+      known.set(gpu, kernels);
+    }
     checkVariant(variant, form, format);
+    const key = `${format} ${variantName(variant)}`;
+    let kernel = kernels.get(key);
+    if (!kernel) {
+      kernel = LinearKernel.#compile(gpu, format, variant);
+      kernels.set(key, kernel);
+    }
+    return kernel;
+  }
+
+  static async #compile(gpu: Gpu, format: MatrixFormat, variant: LinearVariant): Promise<LinearKernel> {
     const layout = matrixLayout(format);
     const { rows, columns, threads, columnThreads, splitThreads } = variant;
     const { flags, numbers, enables, half } = traits(gpu, format, variant);

@@ -2,7 +2,7 @@ import type { Gpu } from './gpu.ts';
 import { tellWork } from './kernel-work.ts';
 import { type ChooseLinear, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
 import { LinearKernel } from './linear-kernel.ts';
-import type { LinearForm } from './linear-variant.ts';
+import type { LinearForm, LinearVariant } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
@@ -47,16 +47,24 @@ export interface LinearShape {
   readonly countWord: number;
   /** The first column of `input` to take; it is column 0 of `output`. */
   readonly firstColumn?: number;
+  /** Most columns it is ever computed of; absent: more than a matrix-vector product takes. */
+  readonly mostColumns?: number;
   /** Default: store. */
   readonly finish?: LinearFinish;
   /** The input is yet to be divided by its root mean square, whose squares are here; see shaders/norm-input.wgsl. */
   readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer };
 }
 
+/** By number of columns, from 1 on; and for more. */
+interface LinearKernels {
+  readonly matvec: LinearKernel[];
+  matmul: LinearKernel;
+}
+
 interface LinearPart {
   readonly tiles: number;
-  readonly matvec: readonly LinearKernel[];
-  readonly matmul: LinearKernel;
+  /** Those that are there; others stand in for those that are compiled late. */
+  readonly kernels: LinearKernels;
   readonly group: GPUBindGroup;
 }
 
@@ -87,11 +95,9 @@ export class Linear {
     );
   }
 
-  /** Compiles what products with `matrix` in this form will ask for, so that it needn't wait for the weights. */
-  static async compile(gpu: Gpu, matrix: WeightMatrix, form: LinearForm): Promise<void> {
-    await Promise.all(
-      matrix.parts.map((part) => compileVariants(gpu, part, form, gpu.choices.linear(partShape(matrix, part), form))),
-    );
+  /** Compiles what products of such a part will ask for at once, so that it needn't wait for the weights. */
+  static async compile(gpu: Gpu, part: LinearPartShape, form: LinearForm, mostColumns?: number): Promise<void> {
+    await compileFirst(gpu, part.format, form, gpu.choices.linear(part, form), mostColumns);
   }
 
   /** `kernel` is for tests: by default the number of columns decides. */
@@ -102,7 +108,8 @@ export class Linear {
   ): void {
     if (columns === 0) return;
     for (const part of this.#parts) {
-      const variant = kernel === 'matvec' ? part.matvec[columns - 1]! : part.matmul;
+      const { matvec, matmul } = part.kernels;
+      const variant = kernel === 'matvec' ? matvec[columns - 1]! : matmul;
       variant.encode(pass, part.group, part.tiles, columns);
     }
   }
@@ -112,11 +119,37 @@ function partShape({ columns }: WeightMatrix, { tiles, format }: MatrixPart): Li
   return { tiles, columns, format };
 }
 
-/** The matmul, then the matrix-vector variants. */
-function compileVariants(gpu: Gpu, part: MatrixPart, form: LinearForm, choice: LinearChoice): Promise<LinearKernel[]> {
-  return Promise.all(
-    [choice.matmul, ...choice.matvec].map((variant) => LinearKernel.compile(gpu, part.format, variant, form)),
+/**
+ * The kernels of one column, and of many where there are ever more than a matrix-vector product takes. Each computes any
+ * number of columns, and all give the same bits: what else was chosen only makes some numbers of columns faster.
+ */
+async function compileFirst(
+  gpu: Gpu,
+  format: MatrixFormat,
+  form: LinearForm,
+  { matvec, matmul }: LinearChoice,
+  mostColumns = Number.POSITIVE_INFINITY,
+): Promise<LinearKernels> {
+  const [single, many] = await Promise.all(
+    [matvec[0]!, ...(mostColumns > matvec.length ? [matmul] : [])].map((variant) =>
+      LinearKernel.compile(gpu, format, variant, form),
+    ),
   );
+  const others = many ?? single!;
+  return { matvec: matvec.map((_, i) => (i === 0 ? single! : others)), matmul: others };
+}
+
+/** Puts all that was chosen in its place. */
+async function compileRest(
+  gpu: Gpu,
+  format: MatrixFormat,
+  form: LinearForm,
+  choice: LinearChoice,
+  kernels: LinearKernels,
+): Promise<void> {
+  const compile = (variant: LinearVariant) => LinearKernel.compile(gpu, format, variant, form);
+  for (const [i, variant] of choice.matvec.entries()) kernels.matvec[i] = await compile(variant);
+  kernels.matmul = await compile(choice.matmul);
 }
 
 async function bindPart(
@@ -137,11 +170,12 @@ async function bindPart(
       throw new RangeError(`${splitThreads} threads along K for ${splits} splits`);
     }
   }
-  const [matmul, ...matvec] = await compileVariants(gpu, part, form, choice);
+  const kernels = await compileFirst(gpu, part.format, form, choice, shape.mostColumns);
+  gpu.late.add(() => compileRest(gpu, part.format, form, choice, kernels));
   const [weights, ...scales] = part.planes;
   const unused = await gpu.placeholder();
   const [fields, reads, writes, sums] = finishParts(finish);
-  const group = await matmul!.kernel.bind(
+  const group = await kernels.matmul.kernel.bind(
     [
       // Pairs are numbered through all parts, and rows in each.
       matrix.paired ? part.firstRow + part.rows : part.rows,
@@ -165,7 +199,7 @@ async function bindPart(
     columns: shape.countWord === STEP_HEADER.logits ? 'logits' : 'rows',
     firstColumn: shape.firstColumn ?? 0,
   });
-  return { tiles: part.tiles, matvec, matmul: matmul!, group };
+  return { tiles: part.tiles, kernels, group };
 }
 
 /** In the order of linear.wgsl's FINISH_*. */
