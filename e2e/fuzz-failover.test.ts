@@ -4,10 +4,12 @@ import { Code } from '@connectrpc/connect';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { GetLoadsRequestSchema, SglangScheduler } from '../src/contract/gen/sglang_scheduler_pb.ts';
+import { type KvEventBatch, SubscribeKvEventsRequestSchema } from '../src/contract/gen/smg_common_pb.ts';
 import { checkBlocks } from '../src/engine/testing/check-blocks.ts';
 import { CountedGrammars } from '../src/engine/testing/counted-grammars.ts';
 import { type Relay, startRelay } from '../src/relay/relay.ts';
 import { GrpcClient } from '../src/relay/testing/grpc-client.ts';
+import { KvPicture } from '../src/relay/testing/kv-picture.ts';
 import { type CpuNode, openCpuNode } from './harness/cpu-node.ts';
 import { Fuzz, type Served } from './harness/fuzz.ts';
 import { POOL_TOKENS, RANKS, servedTinyModel, strictGrammars, TINY_MODEL, WORLD } from './harness/fuzz-world.ts';
@@ -87,6 +89,17 @@ async function disturb(stopped: () => boolean): Promise<number> {
   return times;
 }
 
+/** Every prefix of whole blocks that an engine caches, each a line of ids. */
+function cachedBy({ engine }: CpuNode): string[] {
+  const paths = new Map<number, string>();
+  for (const { tokens, block, parent } of engine.scheduler.kv.prefixes.nodes()) {
+    if (tokens.length < 16) continue;
+    const above = parent && parent.block >= 0 ? `${paths.get(parent.block)},` : '';
+    paths.set(block, `${above}${tokens}`);
+  }
+  return [...paths.values()];
+}
+
 /** Whether the same ids come each time: else the relay draws another seed. */
 const repeatable = ({ request: { sampling } }: Served) => sampling.temperature === 0 || sampling.seed !== undefined;
 
@@ -102,6 +115,10 @@ test(`${COUNT} requests, with nodes that come and go: each stream is whole, and 
   };
   let compared = 0;
   let over = false;
+  const kvEvents = client.stream(SglangScheduler.method.subscribeKvEvents, create(SubscribeKvEventsRequestSchema));
+  const picture = new KvPicture();
+  kvEvents.on('data', (batch: KvEventBatch) => picture.take(batch));
+  kvEvents.on('error', () => {});
   const disturbed = disturb(() => over);
   const met = await fuzz
     .run(COUNT, PARALLEL, seed, (served) => {
@@ -119,6 +136,10 @@ test(`${COUNT} requests, with nodes that come and go: each stream is whole, and 
 
   await until('nothing runs', 30_000, async () => (await loads()).every((load) => load.numTotalReqs === 0));
   await until('the engines are idle', 10_000, async () => [...nodes, ...gone].every(({ engine }) => engine.idle));
+  await until('gateways know what is cached', 10_000, async () => {
+    const cached = new Set(nodes.flatMap(cachedBy));
+    return cached.size > 0 && picture.prefixes.join(';') === [...cached].sort().join(';');
+  });
   for (const { engine } of [...nodes, ...gone]) {
     checkBlocks(engine.scheduler);
     engine.flushCache();
@@ -127,6 +148,8 @@ test(`${COUNT} requests, with nodes that come and go: each stream is whole, and 
   await until('all grammars are closed', 10_000, async () =>
     grammars.every(({ opening, opened, closed }) => opening === 0 && opened === closed),
   );
+  await until('gateways know that nothing is', 10_000, async () => picture.held.size === 0);
+  kvEvents.cancel();
   // Else it says little.
   expect(moved).toBeGreaterThan(COUNT / 40);
   expect(compared).toBeGreaterThan(COUNT / 8);
