@@ -19,7 +19,7 @@ import type { KernelSetup } from './kernel-setup.ts';
 import { type LostKernels, prepareKernels } from './prepare-kernels.ts';
 import { type ModelFiles, type ReadModel, readModel } from './read-model.ts';
 
-/** Devices that may be lost to kernels that are tried: each names at least one that isn't tried again. */
+/** Devices that may be lost to kernels that are tried, until only the plain ones are. */
 const MOST_LOSSES = 3;
 
 /** An engine with the device that it runs on. */
@@ -56,13 +56,14 @@ export interface EngineParts {
  * kernel that the GPU computes wrong) or what reading a file rejects with; nothing stays allocated then.
  */
 export async function loadEngine(gpu: GPU, parts: EngineParts): Promise<LoadedEngine> {
-  let lost: LostKernels = { results: [], careful: false };
-  for (let losses = 0; ; losses++) {
+  let lost: LostKernels = { results: [], careful: false, plain: false };
+  for (let losses = 1; ; losses++) {
     try {
       return await loadOnce(gpu, parts, lost);
     } catch (error) {
-      if (!(error instanceof KernelLost || error instanceof TrialLost) || losses === MOST_LOSSES) throw error;
-      lost = { results: [...lost.results, ...(error instanceof KernelLost ? error.results : [])], careful: true };
+      if (!(error instanceof KernelLost || error instanceof TrialLost) || losses > MOST_LOSSES) throw error;
+      const results = [...lost.results, ...(error instanceof KernelLost ? error.results : [])];
+      lost = { results, careful: true, plain: losses === MOST_LOSSES };
     }
   }
 }
@@ -131,6 +132,7 @@ async function loadRunner(
     maxSequences: budget.maxRunning,
     kvBudgetBytes: budget.kvBytes,
     maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
+    late: true,
     ...(quantisation === 'none' ? {} : { quantisation }),
   };
   const start = performance.now();

@@ -16,7 +16,10 @@ const WAIT_MS = 30_000;
 /** What earlier devices of this start were lost by. */
 export interface LostKernels {
   readonly results: readonly KernelResult[];
+  /** One kernel at a time, so that another loss tells by what. */
   readonly careful: boolean;
+  /** Too many were lost: nothing but the plain path is tried. */
+  readonly plain: boolean;
 }
 
 export interface PreparedKernels {
@@ -38,7 +41,8 @@ export async function prepareKernels(
   lost: LostKernels,
 ): Promise<PreparedKernels> {
   const { tune, precision, onProgress, signal } = setup;
-  const forced = setup.kernel === undefined ? undefined : forcedKernel(setup.kernel);
+  const kernel = setup.kernel ?? (lost.plain ? 'plain' : undefined);
+  const forced = kernel === undefined ? undefined : forcedKernel(kernel);
   const keeper = new RecordKeeper(
     forced || tune === 'off' ? undefined : setup.store,
     tunerKey(device, needs, precision, `${setup.version} ${await shaderVersion()}`),

@@ -6,7 +6,7 @@ import { KernelTrial } from './kernel-trial.ts';
 import type { LinearChoice } from './linear-choice.ts';
 import { LinearKernel } from './linear-kernel.ts';
 import { type LinearUse, linearUseName, linearUses, tryLinear } from './linear-trial.ts';
-import type { LinearForm } from './linear-variant.ts';
+import { type LinearForm, variantName } from './linear-variant.ts';
 import { tryEmbedding, tryNorm, tryRope, trySwiglu } from './row-trials.ts';
 import { trySampler } from './sampler-trial.ts';
 import type { MatrixFormat } from './weight-format.ts';
@@ -19,6 +19,8 @@ export interface KernelResult {
   readonly name: string;
   /** Why it must not be used; absent: it passed. */
   readonly why?: string;
+  /** The device was lost with it: other kernels of the same variant aren't tried. */
+  readonly lost?: true;
   readonly ms: number;
 }
 
@@ -34,7 +36,7 @@ export class KernelLost extends Error {
 
   constructor(kernels: readonly string[], why: string) {
     super(`while kernel ${kernels.join(', ')} was tried: ${why}`);
-    this.results = kernels.map((name) => ({ name, why, ms: 0 }));
+    this.results = kernels.map((name) => ({ name, why, lost: true, ms: 0 }));
   }
 }
 
@@ -75,7 +77,9 @@ export class SelfTest {
    */
   async compile(format: MatrixFormat, form: LinearForm, choice: LinearChoice): Promise<void> {
     const trial = new KernelTrial(this.#watch, TRIAL_MS);
-    const untried = linearUses(format, form, choice).filter((use) => !this.#results.has(linearUseName(use)));
+    const untried = linearUses(format, form, choice).filter(
+      (use) => !this.#results.has(linearUseName(use)) && !this.#lostLike(use),
+    );
     // What doesn't compile says so again when it is tried.
     await Promise.allSettled(
       untried.map(({ variant }) => trial.within(LinearKernel.compile(trial.gpu, format, variant, form))),
@@ -87,6 +91,8 @@ export class SelfTest {
   /** Why a choice must not be used; undefined: each of its variants passed. Rejects with KernelLost. */
   async tryChoice(format: MatrixFormat, form: LinearForm, choice: LinearChoice): Promise<string | undefined> {
     for (const use of linearUses(format, form, choice)) {
+      const lost = this.#lostLike(use);
+      if (lost) return `kernel ${lost.name}: ${lost.why}`;
       const { name, why } = await this.#try(this.#linear(use));
       if (why !== undefined) return `kernel ${name}: ${why}`;
     }
@@ -106,6 +112,12 @@ export class SelfTest {
     if (wrong) {
       throw new KernelFailure(`this GPU computes kernel ${wrong.name} wrong, so nothing is served: ${wrong.why}`);
     }
+  }
+
+  /** A kernel of this variant, whatever its form and format, by which a device was lost. */
+  #lostLike({ variant }: LinearUse): KernelResult | undefined {
+    const name = variantName(variant);
+    return this.results.find((result) => result.lost && result.name.split(' ').includes(name));
   }
 
   #linear(use: LinearUse): Trial {

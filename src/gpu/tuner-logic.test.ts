@@ -12,9 +12,14 @@ const anyResult = fc
   .record({
     name: fc.string(),
     why: fc.option(fc.string(), { nil: undefined }),
+    lost: fc.option(fc.constant(true as const), { nil: undefined }),
     ms: fc.double({ min: 0, max: 1e6, noNaN: true }),
   })
-  .map(({ name, why, ms }) => ({ name, ...(why === undefined ? {} : { why }), ms: ms + 0 }));
+  .map(({ name, why, lost, ms }) => ({
+    ...{ name, ms: ms + 0 },
+    ...(why === undefined ? {} : { why }),
+    ...(lost ? { lost } : {}),
+  }));
 const anyRecord: fc.Arbitrary<TunerRecord> = fc.record({
   key: fc.string(),
   choices: fc.dictionary(

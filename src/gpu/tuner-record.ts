@@ -43,8 +43,9 @@ function isObject(value: unknown): value is Record<string, unknown> {
 
 function isResult(value: unknown): value is KernelResult {
   if (!isObject(value)) return false;
-  const { name, why, ms } = value;
-  return typeof name === 'string' && (why === undefined || typeof why === 'string') && isDuration(ms);
+  const { name, why, lost, ms } = value;
+  if (typeof name !== 'string' || !isDuration(ms)) return false;
+  return (why === undefined || typeof why === 'string') && (lost === undefined || lost === true);
 }
 
 function isDuration(value: unknown): boolean {
