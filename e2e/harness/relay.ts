@@ -15,7 +15,7 @@ export async function startRelay(
 ): Promise<TestRelay> {
   const command = new Command(node, [script, 'relay', '--port', '0', '--web-port', '0', ...args]);
   try {
-    const [, webUrl] = await command.line(/^page +(http:\/\/\S+?)\/?$/, 20_000);
+    const [, webUrl] = await command.line(/^page +(https?:\/\/\S+?)\/?$/, 20_000);
     const [, address] = await command.line(/^worker +grpc:\/\/(\S+)$/, 5_000);
     await command.line(/^ready$/, 5_000);
     return { grpc: parseHostPort(address!), webUrl: webUrl!, command };

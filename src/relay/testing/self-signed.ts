@@ -1,15 +1,16 @@
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 
-/** DER (X.690): a tag, a length, contents. */
+/** DER (X.690): a tag, a length in as few bytes as can be, contents. */
 function der(tag: number, ...contents: Uint8Array[]): Buffer {
   const body = Buffer.concat(contents);
-  const length =
-    body.length < 128 ? Buffer.of(body.length) : Buffer.of(0x82, Math.floor(body.length / 256), body.length % 256);
-  return Buffer.concat([Buffer.of(tag), length, body]);
+  const [high, low] = [Math.floor(body.length / 256), body.length % 256];
+  const length = body.length < 128 ? [low] : high === 0 ? [0x81, low] : [0x82, high, low];
+  return Buffer.concat([Buffer.of(tag, ...length), body]);
 }
 
 const sequence = (...contents: Uint8Array[]) => der(0x30, ...contents);
-const time = (date: Date) => der(0x18, Buffer.from(`${date.toISOString().replace(/[-:T]|\.\d+/g, '')}`));
+/** Up to 2049, as RFC 5280 §4.1.2.5 wants it. */
+const time = (date: Date) => der(0x17, Buffer.from(date.toISOString().replace(/^..|[-:T]|\.\d+/g, '')));
 
 const ECDSA_WITH_SHA256 = sequence(Buffer.from('06082a8648ce3d040302', 'hex'));
 const COMMON_NAME = Buffer.from('0603550403', 'hex');

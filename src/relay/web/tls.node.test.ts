@@ -117,10 +117,10 @@ test.each(Object.entries(transports))('a node and its client over %s', async (_,
   });
   const ids: number[] = [];
   const client = createClient(SglangScheduler, transport());
-  for await (const { response } of client.generate(requestOf([7, 8], { maxNewTokens: 20 }))) {
+  for await (const { response } of client.generate(requestOf([7, 8], { maxNewTokens: 6 }))) {
     if (response.case === 'chunk') ids.push(...response.value.tokenIds);
   }
-  expect(ids).toEqual(outputOf([7, 8], 20));
+  expect(ids).toEqual(outputOf([7, 8], 6));
   await node.detach();
   await expect(createClient(NodeRelay, transport()).report({ sessionToken: 'x' })).rejects.toMatchObject({
     code: Code.Aborted,
