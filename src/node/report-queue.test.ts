@@ -88,3 +88,15 @@ it('takes fewer events where they weigh much, and one that weighs too much by it
   }
   expect(sizes).toEqual([[100_000, 100_000], [100_000], [900_000], [1, 2]]);
 });
+
+it('has room while nothing is to go again and no whole report waits', () => {
+  const queue = new ReportQueue<number>();
+  expect(queue.hasRoom).toBe(true);
+  queue.push([1]);
+  const { seq } = queue.next();
+  expect(queue.hasRoom).toBe(false);
+  queue.acknowledge(seq);
+  expect(queue.hasRoom).toBe(true);
+  queue.push(Array.from({ length: 200 }, (_, at) => at));
+  expect(queue.hasRoom).toBe(false);
+});

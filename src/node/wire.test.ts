@@ -5,7 +5,7 @@ import { GenerateSchema, NodeEventSchema } from '../contract/gen/node_relay_pb.t
 import type { EngineEvent, InputLogprobsEvent, TokensEvent } from '../engine/event.ts';
 import { PART_NUMBERS } from './split-event.ts';
 import { weightOf } from './weight.ts';
-import { engineRequest, nodeEvents } from './wire.ts';
+import { cacheEvent, engineRequest, nodeEvents } from './wire.ts';
 
 /** As the relay reads it. */
 const overTheWire = (event: EngineEvent) =>
@@ -212,4 +212,17 @@ test('an end has the hidden state where no token was made', () => {
   expect(finished?.event).toMatchObject({ value: { hiddenState: { values: [1, 2] } } });
   const [plain] = overTheWire({ ...base, type: 'finished', reason: 'length' });
   expect(plain?.event.value).not.toHaveProperty('hiddenState', expect.anything());
+});
+
+test('news of the prefix cache: what is stored below what, what is removed, and that all is gone', () => {
+  const ids = Array.from({ length: 32 }, (_, at) => at);
+  expect(cacheEvent({ type: 'stored', parent: undefined, blocks: [4, 7], ids })).toEqual({
+    event: { case: 'cacheStored', value: { blocks: [4, 7], tokenIds: ids } },
+  });
+  // Block 0 is one like others.
+  expect(cacheEvent({ type: 'stored', parent: 0, blocks: [4, 7], ids }).event?.value).toMatchObject({ parent: 0 });
+  expect(cacheEvent({ type: 'removed', blocks: [7] })).toEqual({
+    event: { case: 'cacheRemoved', value: { blocks: [7] } },
+  });
+  expect(cacheEvent({ type: 'cleared' })).toEqual({ event: { case: 'cacheCleared', value: {} } });
 });

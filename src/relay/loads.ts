@@ -9,6 +9,7 @@ import {
 } from '../contract/gen/sglang_scheduler_pb.ts';
 import type { Job } from './job.ts';
 import type { NodeLink } from './node-link.ts';
+import { cachedTokensOf } from './node-view.ts';
 
 const SECTIONS = ['core', 'memory', 'spec', 'lora', 'disagg', 'queues', 'all'];
 const GIB = 1024 ** 3;
@@ -62,7 +63,7 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
   const numRunningReqs = link.runningSamples;
   const numWaitingReqs = samplesOf(waiting);
   // What waits inside the node isn't among these: each waiting prompt counts once.
-  const promptTokens = waiting.reduce((total, job) => total + job.request.inputIds.length, 0);
+  const uncached = waiting.reduce((total, job) => total + uncachedAt(link, job), 0);
   const tokenUsage = (load?.usedTokens ?? 0) / facts.poolTokens;
   const value = create(SchedulerLoadSchema, {
     dpRank: link.rank,
@@ -76,7 +77,7 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
     cacheHitRate: load?.cacheHitRate ?? 0,
     utilization: Math.max(numRunningReqs / facts.maxRunning, tokenUsage / 0.9),
     maxRunningRequests: facts.maxRunning,
-    numWaitingUncachedTokens: Math.min(MAX_INT32, promptTokens + (load?.waitingUncachedTokens ?? 0)),
+    numWaitingUncachedTokens: Math.min(MAX_INT32, uncached + (load?.waitingUncachedTokens ?? 0)),
   });
   if (wants('memory') && load?.weightBytes !== undefined && load.kvBytes !== undefined) {
     value.memory = {
@@ -111,6 +112,11 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
     };
   }
   return value;
+}
+
+/** Tokens of a job's prompt that the node would have to compute. */
+function uncachedAt(link: NodeLink, job: Job): number {
+  return job.request.inputIds.length - cachedTokensOf(link, job);
 }
 
 /** SGLang counts every sample as a request of its own. */

@@ -1,5 +1,6 @@
 import { Code } from '@connectrpc/connect';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { BLOCK_TOKENS } from './block-hashes.ts';
 import type { Job } from './job.ts';
 import type { NodeLink } from './node-link.ts';
 
@@ -135,6 +136,17 @@ export class Metrics {
       'shoal:waiting_uncached_tokens',
       'Tokens of sequences that wait inside the node which no cached prefix covers.',
       ({ load }) => load?.waitingUncachedTokens,
+    );
+    perNode(
+      'shoal:sample_tokens_per_second',
+      "One sample's output tokens per second of the time that it could run, as they came to the relay.",
+      ({ speed }) => speed.tokensPerSecond,
+    );
+    perNode('shoal:recent_losses', 'Work that the node lost or failed of late; each fades.', ({ losses }) => losses);
+    perNode(
+      'shoal:told_cached_tokens',
+      'Tokens of whole blocks in its prefix cache, as it told block by block.',
+      ({ prefixes }) => prefixes.blocks * BLOCK_TOKENS,
     );
     perNode('shoal:gpu_bytes', 'Bytes of all live GPU buffers.', ({ load }) => numberOf(load?.gpuBytes));
     perNode('shoal:heap_bytes', 'Bytes of the heap of the page, where it tells them.', ({ load }) =>

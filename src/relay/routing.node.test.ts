@@ -1,6 +1,7 @@
+import { create } from '@bufbuild/protobuf';
 import { status } from '@grpc/grpc-js';
 import { expect, test, vi } from 'vitest';
-import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { GetLoadsRequestSchema, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { benchPerTest, idsOf, PROMPT, running } from './testing/bench-per-test.ts';
 import { collect } from './testing/grpc-client.ts';
 import { type RelayBench, requestOf } from './testing/relay-bench.ts';
@@ -10,7 +11,7 @@ import type { ScriptedNode } from './testing/scripted-node.ts';
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-const { generate } = SglangScheduler.method;
+const { generate, getLoads } = SglangScheduler.method;
 const start = benchPerTest();
 
 /** 20 blocks of 16 tokens. */
@@ -65,6 +66,32 @@ test('prompts that begin alike go where the first of them is being computed, and
   await expect.poll(() => nodes[0].jobs.length + nodes[1].jobs.length, { timeout: 5_000 }).toBe(4);
   // A whole hit is worth just over a quarter of a node here: two of its eight sequences.
   expect(jobsOf(nodes)).toEqual([3, 1]);
+  for (const stream of streams) stream.cancel();
+});
+
+test('what waits counts as uncached as far as its node does not cache it; metrics have what was told and counted', async () => {
+  const on = await start();
+  const node = await on.node({ manual: true, maxRunning: 1 });
+  const streams = [[1, 2], LONG].map((ids) => on.client.stream(generate, requestOf(ids)));
+  for (const stream of streams) stream.on('error', () => {});
+  await node.until(() => node.jobs.length === 1);
+  const uncached = async () => {
+    const { loads } = await on.client.unary(getLoads, create(GetLoadsRequestSchema));
+    return loads.map(({ numWaitingReqs, numWaitingUncachedTokens }) => [numWaitingReqs, numWaitingUncachedTokens]);
+  };
+  await expect.poll(uncached, { timeout: 5_000 }).toEqual([[1, 320]]);
+  await node.tell(stored([3, 4, 5], LONG.slice(0, 48)));
+  expect(await uncached()).toEqual([[1, 272]]);
+  const text = async () => (await fetch(`${on.webUrl}/metrics`)).text();
+  expect(await text()).toMatch(/^shoal:told_cached_tokens\{dp_rank="0"\} 48$/m);
+  expect(await text()).toMatch(/^shoal:recent_losses\{dp_rank="0"\} 0$/m);
+  // Too few tokens came for a speed.
+  expect(await text()).not.toMatch(/^shoal:sample_tokens_per_second\{/m);
+  const jobId = node.jobs[0]?.jobId ?? 0n;
+  for (let offset = 0; offset < 20; offset++) {
+    await node.tell({ jobId, event: { case: 'tokens', value: { offset, tokenIds: [9] } } });
+  }
+  expect(await text()).toMatch(/^shoal:sample_tokens_per_second\{dp_rank="0"\} \d+/m);
   for (const stream of streams) stream.cancel();
 });
 
