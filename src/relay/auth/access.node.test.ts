@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Writable } from 'node:stream';
@@ -128,6 +128,17 @@ test('the table has every rpc and path of the web port', () => {
         path,
       ).toBe(true);
   }
+});
+
+test('docs/security.md has the same table', () => {
+  const text = readFileSync(new URL('../../../docs/security.md', import.meta.url), 'utf8');
+  const rows = [...text.matchAll(/^\| `(\w+\/\w+)` \| (.+) \| (.+) \| (.+) \| (.+) \|$/gm)];
+  const told = rows.map(([, name, nobody, ...roles]) => {
+    expect(nobody, name).toBe('–');
+    return [name, ROLES.filter((_, at) => roles[at] !== '–')];
+  });
+  const all = [...methods.keys()].map((path) => [path.replace(/^\/(?:\w+\.)+/, ''), MAY[path]]);
+  expect(Object.fromEntries(told)).toEqual(Object.fromEntries(all));
 });
 
 test('an rpc without a row is served to nobody: the relay does not start', () => {
