@@ -1,10 +1,8 @@
 // The benches' command line, on Node 22; bench.js builds it and starts it.
-import { spawn } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
-import { dawnEnvironment } from '../../scripts/dawn-environment.js';
 import { findBrowser } from '../../src/cli/find-browser.ts';
 import { openModel } from '../../src/relay/model/open-model.ts';
 import { nodeGrammarWorkers } from '../../src/testing/grammar-worker.node.ts';
@@ -12,6 +10,8 @@ import { type BenchReport, verdict } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
 import type { AnyRequest } from '../core/setting.ts';
 import { openDawn } from './dawn.ts';
+import { isReadyForDawn, PROBE, probe, runWithDawn } from './dawn-process.ts';
+import { runGpuSet } from './gpu-set.ts';
 import { BrowserRuntime } from './in-browser.ts';
 import { startModelServer } from './model-server.ts';
 import { type BenchOptions, readOptions, USAGE } from './options.ts';
@@ -29,6 +29,7 @@ async function main(): Promise<number> {
     log(USAGE);
     return 0;
   }
+  if (args[0] === PROBE) return probe();
   let options: BenchOptions;
   try {
     options = readOptions(args, root);
@@ -36,26 +37,25 @@ async function main(): Promise<number> {
     console.error(`error: ${(error as Error).message}\n${USAGE}`);
     return 2;
   }
-  const browser = await findBrowser();
-  if (browser === undefined) throw new Error('no Chrome, Chromium or Edge is installed; `npm test` installs one');
-  if (options.runtime === 'node' && process.env.SHOAL_BENCH_DAWN === undefined) return respawn(browser, args);
-  const reports = options.runtime === 'node' ? await inNode(options) : await inBrowser(options, browser);
-  keep(options, reports, args);
+  if (options.runtime === 'node' && !isReadyForDawn()) return runWithDawn(process.argv[1]!, args);
+  if (options.what === 'gpu') return gpuSet(options, args);
+  const reports = options.runtime === 'node' ? await inNode(options) : await inBrowser(options);
+  keep(options, { args, reports });
   summarise(reports);
   return 0;
 }
 
-/** Dawn's environment has to be there before Node starts. */
-function respawn(browser: string, args: readonly string[]): Promise<number> {
-  const dawn = dawnEnvironment(browser);
-  if (dawn === undefined) throw new Error('no Vulkan for Dawn beside the installed browser: use --runtime browser');
-  const env = { ...process.env, ...dawn, SHOAL_BENCH_DAWN: '1' };
-  const child = spawn(process.execPath, [process.argv[1]!, ...args], { stdio: 'inherit', env });
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => child.kill(signal));
-  return new Promise((resolve, reject) => {
-    child.on('error', reject);
-    child.on('exit', (status) => resolve(status ?? 1));
-  });
+async function gpuSet(options: BenchOptions, args: readonly string[]): Promise<number> {
+  const startedAt = performance.now();
+  const parts = await runGpuSet(process.argv[1]!, options.runtime, log);
+  const seconds = (performance.now() - startedAt) / 1000;
+  const reports = parts.flatMap((part) => part.reports);
+  const { adapter, software } = reports[0] ?? {};
+  keep(options, { args, adapter, software, seconds, parts });
+  log(`${adapter ?? 'no adapter'}${software ? ': a software adapter, no GPU' : ''}, in ${seconds.toFixed(0)} s`);
+  for (const what of parts.flatMap(({ leftOut }) => leftOut)) log(`left out: ${what}`);
+  summarise(reports);
+  return reports.length > 0 ? 0 : 1;
 }
 
 async function inNode({ requests, model, quantisation }: BenchOptions): Promise<BenchReport[]> {
@@ -76,10 +76,10 @@ async function inNode({ requests, model, quantisation }: BenchOptions): Promise<
   }
 }
 
-async function inBrowser(
-  { requests, model, quantisation }: BenchOptions,
-  executablePath: string,
-): Promise<BenchReport[]> {
+async function inBrowser({ requests, model, quantisation }: BenchOptions): Promise<BenchReport[]> {
+  const executablePath = await findBrowser();
+  if (executablePath === undefined)
+    throw new Error('no Chrome, Chromium or Edge is installed; `npm test` installs one');
   const served = model === undefined ? undefined : await openModel(model, { quantisation });
   const runtime = await BrowserRuntime.start(executablePath, join(built, 'page'), root, served);
   try {
@@ -104,13 +104,13 @@ async function oneAfterTheOther(
   return reports;
 }
 
-function keep({ what, runtime, out }: BenchOptions, reports: readonly BenchReport[], args: readonly string[]): void {
+function keep({ what, runtime, out }: BenchOptions, results: Readonly<Record<string, unknown>>): void {
   const at = new Date().toISOString();
   const { length: cores, 0: first } = cpus();
   const machine = { platform: process.platform, cores, processor: first?.model };
   mkdirSync(out, { recursive: true });
   const file = join(out, `${what}-${runtime}-${at.replaceAll(':', '-').slice(0, 19)}.json`);
-  writeFileSync(file, `${JSON.stringify({ at, runtime, args, machine, reports }, null, 1)}\n`);
+  writeFileSync(file, `${JSON.stringify({ at, runtime, machine, ...results }, null, 1)}\n`);
   log(`\nKept in ${file}`);
 }
 

@@ -2,6 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { ManifestQuantisation } from '../../src/checkpoint/manifest.ts';
+import type { KernelFlags } from '../../src/engine/kernel-report.ts';
 import type { RandomQuant } from '../core/model-request.ts';
 import type { BenchOptions } from './options.ts';
 
@@ -15,6 +16,8 @@ export const MODEL_USAGE = `npm run bench:model -- [options]
   --new-tokens N       at most (default: 64)
   --batch B            sequences at once; several with commas (default: 1)
   --runtime NAME       browser (default), or node (Dawn)
+  --tune MODE          auto (default): kernels are tried and timed first, as a page does; off: the defaults
+  --precision KIND     exact (default), or fast: f16 and int8 products where the tuner finds them faster
   --budget SECONDS     what would end later is left out (default: nothing is)`;
 
 /** Reads the command line of bench:model; throws with a sentence. */
@@ -29,13 +32,18 @@ export function readModelOptions(args: readonly string[], root: string): BenchOp
       'new-tokens': { type: 'string', default: '64' },
       batch: { type: 'string', default: '1' },
       runtime: { type: 'string', default: 'browser' },
+      tune: { type: 'string', default: 'auto' },
+      precision: { type: 'string', default: 'exact' },
       budget: { type: 'string' },
       out: { type: 'string', default: join(root, 'bench', 'results') },
     },
   });
-  const { weights, quant, runtime, out } = values;
+  const { weights, quant, runtime, tune, precision, out } = values;
   if (runtime !== 'browser' && runtime !== 'node') throw new Error(`--runtime ${runtime}: it is browser or node`);
+  if (tune !== 'auto' && tune !== 'off') throw new Error(`--tune ${tune}: it is auto or off`);
+  if (precision !== 'exact' && precision !== 'fast') throw new Error(`--precision ${precision}: it is exact or fast`);
   const common = {
+    kernels: { tune, precision } satisfies KernelFlags,
     promptTokens: count('--prompt-tokens', values['prompt-tokens']),
     newTokens: count('--new-tokens', values['new-tokens']),
     batches: values.batch.split(',').map((batch) => count('--batch', batch)),

@@ -11,7 +11,7 @@ import { MODEL_USAGE, readModelOptions } from './model-options.ts';
 
 export interface BenchOptions {
   /** Which bench; results are named after it. */
-  readonly what: 'engine' | 'kernels' | 'ready' | 'model';
+  readonly what: 'engine' | 'kernels' | 'ready' | 'model' | 'gpu';
   readonly runtime: 'node' | 'browser';
   readonly requests: readonly AnyRequest[];
   /** Of `ready` and `model`: a model to serve, as the relay's --model names it. */
@@ -45,7 +45,10 @@ npm run bench:kernels -- [options]
   --formats A,B        how weights are kept: ${FORMATS.join(', ')} (default: all)
   --runtime NAME, --quick
 
-${MODEL_USAGE}`;
+${MODEL_USAGE}
+
+npm run bench:gpu -- [options]   all of it for a machine with a GPU, in five minutes
+  --runtime NAME       node (default), or browser`;
 
 const STORIES = 'stories260K';
 const SMALL = 'SmolLM2-135M';
@@ -55,6 +58,7 @@ const LARGE_TABLES: readonly TableName[] = ['decode', 'prefix', 'context', 'atte
 /** Reads the command line; throws with a sentence. */
 export function readOptions(args: readonly string[], root: string): BenchOptions {
   if (args[0] === 'model') return readModelOptions(args.slice(1), root);
+  if (args[0] === 'gpu') return readSetOptions(args.slice(1), root);
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
@@ -107,6 +111,18 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
     return { model, tables: tables ?? byDefault, quick: values.quick, context, trace };
   });
   return { what, runtime, requests, out: values.out };
+}
+
+function readSetOptions(args: readonly string[], root: string): BenchOptions {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      runtime: { type: 'string', default: 'node' },
+      out: { type: 'string', default: join(root, 'bench', 'results') },
+    },
+  });
+  const runtime = oneOf('--runtime', values.runtime, ['browser', 'node'] as const);
+  return { what: 'gpu', runtime, requests: [], out: values.out };
 }
 
 function configNames(root: string): string[] {

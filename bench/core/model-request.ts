@@ -1,3 +1,4 @@
+import type { KernelFlags } from '../../src/engine/kernel-report.ts';
 import type { Quantisation } from '../../src/gpu/quantise.ts';
 
 /** How random weights are kept. */
@@ -12,6 +13,7 @@ export interface ModelRequest {
   readonly newTokens: number;
   /** Sequences at once; each is measured by itself. */
   readonly batches: readonly number[];
+  readonly kernels: KernelFlags;
   /** What is likely to end later, in milliseconds from the start, is left out; undefined: nothing is. */
   readonly budgetMs: number | undefined;
 }

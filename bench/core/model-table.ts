@@ -1,3 +1,4 @@
+import type { KernelReport } from '../../src/engine/kernel-report.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
 import type { ModelRequest } from './model-request.ts';
 import type { OpenedModel } from './open-bench-model.ts';
@@ -67,20 +68,42 @@ export function modelTable(
   };
 }
 
-/** Times from nothing to a runner that takes steps. */
-export function loadTable(loadMs: number, readMs: number, runner: GpuRunner): BenchTable {
-  const { weightBytes, kvBytes, allocatedBytes } = runner;
+/** From nothing to a runner that takes steps, in milliseconds. */
+export interface LoadTimes {
+  /** Header and config. */
+  readonly readMs: number;
+  /** Self-test and tuner. */
+  readonly kernelsMs: number;
+  /** Weights, and compiling what the tuner didn't. */
+  readonly loadMs: number;
+}
+
+export function loadTable(
+  { readMs, kernelsMs, loadMs }: LoadTimes,
+  { from, precision, passed, failed }: KernelReport,
+  { weightBytes, kvBytes, allocatedBytes }: GpuRunner,
+): BenchTable {
   const mebibytes = (bytes: number) => fixed(bytes / 2 ** 20, 1);
+  const tried = from === 'off' ? 'none' : `${passed} passed, ${failed.length} failed`;
   return {
     name: 'load',
-    title: 'Load',
-    columns: ['header, ms', 'weights and kernels, ms', 'weights, MiB', 'KV, MiB', 'GPU memory in all, MiB'],
+    title: `Load (kernels: ${precision}; tried: ${tried})`,
+    columns: [
+      ...['header, ms', 'self-test and tuner, ms', 'weights, ms', 'in all, ms'],
+      ...['weights, MiB', 'KV, MiB', 'GPU memory in all, MiB'],
+    ],
     rows: [
       {
-        cells: [...[fixed(readMs, 0), fixed(loadMs, 0)], ...[weightBytes, kvBytes, allocatedBytes].map(mebibytes)],
+        cells: [
+          ...[readMs, kernelsMs, loadMs, readMs + kernelsMs + loadMs].map((ms) => fixed(ms, 0)),
+          ...[weightBytes, kvBytes, allocatedBytes].map(mebibytes),
+        ],
         holds: undefined,
         bar: '',
-        data: { readMs, loadMs, weightBytes, kvBytes, allocatedBytes },
+        data: {
+          ...{ readMs, kernelsMs, loadMs, weightBytes, kvBytes, allocatedBytes },
+          ...{ kernelsPassed: passed, kernelsFailed: failed.length },
+        },
       },
     ],
   };

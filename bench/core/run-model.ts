@@ -1,15 +1,18 @@
 import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
+import type { KernelReport } from '../../src/engine/kernel-report.ts';
+import { prepareKernels } from '../../src/engine/prepare-kernels.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
 import { llamaConfig } from '../../src/model/llama-config.ts';
+import { llamaKernels } from '../../src/model/llama-kernels.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { describeAdapter } from './describe-adapter.ts';
 import { GenerationTimes } from './generation-times.ts';
 import { kernelsTable, profileDecode } from './kernels-table.ts';
 import type { ModelRequest } from './model-request.ts';
-import { loadTable, type Measured, modelTable } from './model-table.ts';
+import { type LoadTimes, loadTable, type Measured, modelTable } from './model-table.ts';
 import { type OpenedModel, openBenchModel } from './open-bench-model.ts';
 import { type BenchReport, type BenchTable, fixed, printTable, type Roofline } from './report.ts';
 import { measureRoofline } from './roofline.ts';
@@ -39,7 +42,7 @@ export async function runModel(request: ModelRequest, host: BenchHost): Promise<
     const roofline = await measureRoofline(device, 3);
     const openedAt = performance.now();
     const model = await openBenchModel(request);
-    const { runner, loadMs, readMs } = await load(device, model, request, openedAt);
+    const { runner, kernels, times } = await load(device, model, request, openedAt);
     const work = workOf(model, runner, roofline);
     host.log(
       `\n${model.name}, weights ${model.weights}, on ${adapterName}${software ? ', a software adapter' : ''}\n` +
@@ -50,9 +53,10 @@ export async function runModel(request: ModelRequest, host: BenchHost): Promise<
     const { measured, tables, leftOut } = await measureBatches(setting, roofline, leftMs, host.log);
     const report = {
       ...{ model: model.name, weights: model.weights, adapter: adapterName, software, roofline, leftOut },
-      tables: [loadTable(loadMs, readMs, runner), modelTable(model, request, measured, software), ...tables],
+      tables: [loadTable(times, kernels, runner), modelTable(model, request, measured, software), ...tables],
     };
     for (const table of report.tables) host.log(printTable(table));
+    for (const { name, why } of kernels.failed) host.log(`kernel not used: ${name}: ${why}`);
     for (const what of leftOut) host.log(`left out: ${what}`);
     return report;
   } finally {
@@ -60,24 +64,47 @@ export async function runModel(request: ModelRequest, host: BenchHost): Promise<
   }
 }
 
-async function load(device: GPUDevice, model: OpenedModel, request: ModelRequest, openedAt: number) {
+interface Loaded {
+  readonly runner: GpuRunner;
+  readonly kernels: KernelReport;
+  readonly times: LoadTimes;
+}
+
+/** As a page's engine does it, but with no room for more than is measured, and nothing kept of what kernels are chosen. */
+async function load(device: GPUDevice, model: OpenedModel, request: ModelRequest, openedAt: number): Promise<Loaded> {
   const { promptTokens, newTokens, batches } = request;
+  const { checkpoint, config, quantisation } = model;
   const most = Math.max(...batches);
   const readMs = performance.now() - openedAt;
-  const contextLength = Math.min(model.config.contextLength, promptTokens + newTokens + BLOCK_TOKENS);
+  const contextLength = Math.min(config.contextLength, promptTokens + newTokens + BLOCK_TOKENS);
   if (contextLength < promptTokens + newTokens) {
-    throw new Error(`${promptTokens} and ${newTokens} tokens are over the context of ${model.config.contextLength}`);
+    throw new Error(`${promptTokens} and ${newTokens} tokens are over the context of ${config.contextLength}`);
   }
-  const runner = await loadLlama(device, model.checkpoint, model.config, {
-    maxRows: MAX_ROWS,
-    maxSequences: most,
-    maxTopLogprobs: 0,
-    contextLength,
-    kvBlocks: (most + 1) * Math.ceil(contextLength / BLOCK_TOKENS),
-    ...(model.quantisation === undefined ? {} : { quantisation: model.quantisation }),
+  const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
+  const needs = llamaKernels(checkpoint, config, {
+    quantisation,
+    bindingLimit: Math.min(maxStorageBufferBindingSize, maxBufferSize),
   });
-  await device.queue.onSubmittedWorkDone();
-  return { runner, readMs, loadMs: performance.now() - openedAt - readMs };
+  const setup = { ...request.kernels, version: 'bench' };
+  const chosen = await prepareKernels(device, needs, setup, { results: [], careful: false, plain: false });
+  const kernelsMs = performance.now() - openedAt - readMs;
+  for (;;) {
+    const runner = await loadLlama(device, checkpoint, config, {
+      maxRows: MAX_ROWS,
+      maxSequences: most,
+      maxTopLogprobs: 0,
+      contextLength,
+      kvBlocks: (most + 1) * Math.ceil(contextLength / BLOCK_TOKENS),
+      choices: chosen.choices,
+      ...(quantisation === undefined ? {} : { quantisation }),
+    });
+    if (await chosen.settle()) {
+      await device.queue.onSubmittedWorkDone();
+      const loadMs = performance.now() - openedAt - readMs - kernelsMs;
+      return { runner, kernels: chosen.report(), times: { readMs, kernelsMs, loadMs } };
+    }
+    runner.destroy();
+  }
 }
 
 function workOf({ config }: OpenedModel, runner: GpuRunner, roofline: Roofline): Work {
