@@ -1,8 +1,11 @@
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { build } from 'vite';
 import type { GrammarReport, StartGrammarWorker } from '../engine/grammar/grammar-messages.ts';
+
+/** Followed by the id of the process that made it. */
+const FOLDER = 'grammar-worker-';
 
 let starting: Promise<StartGrammarWorker> | undefined;
 
@@ -14,8 +17,9 @@ export function nodeGrammarWorkers(): Promise<StartGrammarWorker> {
 
 async function buildEntry(): Promise<StartGrammarWorker> {
   const root = process.cwd();
-  const outDir = join(root, '.cache', `grammar-worker-${process.pid}`);
+  const outDir = join(root, '.cache', `${FOLDER}${process.pid}`);
   mkdirSync(outDir, { recursive: true });
+  removeStale(join(root, '.cache'));
   process.on('exit', () => rmSync(outDir, { recursive: true, force: true }));
   await build({
     root,
@@ -39,4 +43,18 @@ async function buildEntry(): Promise<StartGrammarWorker> {
     worker.unref();
     return { post: (command) => worker.postMessage(command), terminate: () => void worker.terminate() };
   };
+}
+
+/** Removes what processes left that were killed. */
+function removeStale(folder: string): void {
+  for (const name of readdirSync(folder)) {
+    if (!name.startsWith(FOLDER)) continue;
+    try {
+      process.kill(Number(name.slice(FOLDER.length)), 0);
+    } catch (error) {
+      // Not ours to ask about, but there.
+      if ((error as NodeJS.ErrnoException).code === 'EPERM') continue;
+      rmSync(join(folder, name), { recursive: true, force: true });
+    }
+  }
 }

@@ -195,6 +195,39 @@ describe('hostile constraints', () => {
   });
 });
 
+describe('an ordinary constraint opens in time', () => {
+  const ordinary: Constraint = {
+    kind: 'json_schema',
+    text: '{"type":"object","properties":{"name":{"type":"string","maxLength":40}},"required":["name"]}',
+  };
+  const slow = (count: number) =>
+    Array.from({ length: count }, (_, i): Constraint => ({ kind: 'regex', text: `x{${i}}${DEAR.text}` }));
+  const open = (constraint: Constraint) => pool!.open(constraint, []).catch((error: GrammarError) => error);
+
+  it('whatever dear ones wait', async () => {
+    newPool();
+    const dear = slow(8).map(open);
+    const since = performance.now();
+    expect(texts(await pool!.open(ordinary, []))).toContain('{');
+    // Each of the eight takes over a second.
+    expect(performance.now() - since).toBeLessThan(4_000);
+    pool!.destroy();
+    await Promise.all(dear);
+  });
+
+  it('where the dear ones look cheap, which are opened all the same', async () => {
+    newPool({ dearCost: Number.POSITIVE_INFINITY, cheapMs: 400 });
+    const dear = slow(4).map(open);
+    const since = performance.now();
+    expect(texts(await pool!.open(ordinary, []))).toContain('{');
+    // Time to find out, and to start a worker anew, for each.
+    expect(performance.now() - since).toBeLessThan(6_000);
+    if (process.env.SHOAL_LONG === '1') expect(await dear[0]).not.toBeInstanceOf(GrammarError);
+    pool!.destroy();
+    await Promise.all(dear);
+  });
+});
+
 describe('a lost worker', () => {
   it('is replaced, and its matchers go on where they were', async () => {
     const lost: (() => void)[] = [];

@@ -1,5 +1,7 @@
 import { GrammarError, type GrammarMatcher, type Grammars } from '../grammars.ts';
 import type { Constraint } from '../request.ts';
+import { CompileLane } from './compile-lane.ts';
+import { constraintCost } from './constraint-cost.ts';
 import { GrammarLink, LinkLostError } from './grammar-link.ts';
 import type { GrammarAnswer, StartGrammarWorker, Vocabulary } from './grammar-messages.ts';
 import { GrammarSlot, PooledMatcher, refusal } from './pooled-matcher.ts';
@@ -8,6 +10,9 @@ import { RefusedConstraints } from './refused-constraints.ts';
 export interface GrammarLimits {
   /** Milliseconds that a constraint may take to compile. */
   readonly compileMs: number;
+  /** From what cost on it waits with the dear ones (constraint-cost.ts), and milliseconds after which it joins them. */
+  readonly dearCost: number;
+  readonly cheapMs: number;
   /** Milliseconds that one token may take to follow, and an output so far when it is opened. */
   readonly acceptMs: number;
   readonly openMs: number;
@@ -15,10 +20,17 @@ export interface GrammarLimits {
   readonly maxHeapBytes: number;
 }
 
-const LIMITS: GrammarLimits = { compileMs: 5_000, acceptMs: 2_000, openMs: 5_000, maxHeapBytes: 512 * 2 ** 20 };
+const LIMITS: GrammarLimits = {
+  compileMs: 5_000,
+  dearCost: 25_000,
+  cheapMs: 1_000,
+  acceptMs: 2_000,
+  openMs: 5_000,
+  maxHeapBytes: 512 * 2 ** 20,
+};
 /** Length of a constraint's text. */
 const MAX_TEXT = 2 ** 20;
-/** Workers with matchers; one more may be there to compile in. */
+/** Workers with matchers; one more a lane may be there to compile in. */
 const MOST_USED = 3;
 /** Workers kept though they have no matchers. */
 const MOST_EMPTY = 2;
@@ -27,16 +39,16 @@ const KEPT_HEAP_BYTES = 256 * 2 ** 20;
 /** Compiled constraints that a worker keeps beyond those in use, and characters of all it has. */
 const KEPT_GRAMMARS = 32;
 const KEPT_TEXT = 2 * 2 ** 20;
-/** Constraints that wait to be opened, more than an engine's queue has; and milliseconds that one waits. */
-const MOST_WAITING = 512;
-const WAIT_MS = 30_000;
+/** Constraints remembered that took longer than they looked. */
+const MOST_DEAR = 256;
 /** Times that a matcher is opened again because its worker was lost to another constraint. */
 const MOST_TRIES = 4;
 
 /**
  * Constraints compiled and followed in workers. A constraint is compiled first where no output is being followed, so
  * that one that hangs or breaks its worker stops nobody; a worker that is lost all the same is replaced, and its
- * matchers are opened again there when they are asked next.
+ * matchers are opened again there when they are asked next. What looks cheap doesn't wait for what looks dear, or
+ * turned out to be.
  */
 export class GrammarPool implements Grammars {
   readonly #vocabulary: Vocabulary;
@@ -44,9 +56,12 @@ export class GrammarPool implements Grammars {
   readonly #limits: GrammarLimits;
   readonly #refused = new RefusedConstraints();
   #slots: GrammarSlot[] = [];
-  /** One constraint is placed at a time. */
-  #lane: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
+  /** One constraint a lane is placed at a time. */
+  readonly #cheap = new CompileLane();
+  readonly #dear = new CompileLane();
+  readonly #turnedOutDear = new Set<string>();
+  /** Where the lanes are at work. */
+  readonly #busy = new Set<GrammarSlot>();
   #numbers = 0;
   #destroyed = false;
 
@@ -81,21 +96,40 @@ export class GrammarPool implements Grammars {
 
   /** Opens the matcher, on a worker that has its constraint or gets it. Rejects with GrammarError. */
   async #open(matcher: PooledMatcher): Promise<GrammarAnswer> {
-    for (let tries = 1; ; tries++) {
+    for (let tries = 1; ; ) {
       if (this.#destroyed) throw new GrammarError('internal', 'the engine has ended');
       this.#refused.check(matcher.constraint);
+      const dear = this.#isDear(matcher);
       try {
         const used = this.#alive().find((slot) => slot.matchers.size > 0 && slot.grammars.has(matcher.key));
-        if (used !== undefined) return await this.#openIn(used, matcher);
-        return await this.#inLane(async () => this.#openIn(await this.#place(matcher), matcher));
+        if (used !== undefined) return await this.#openIn(used, matcher, this.#limits.openMs);
+        const lane = dear ? this.#dear : this.#cheap;
+        const answer = await lane.run(async () => {
+          // Another one of the same constraint may have shown what it takes.
+          return this.#isDear(matcher) === dear ? this.#place(matcher, dear) : undefined;
+        });
+        if (answer !== undefined) return answer;
       } catch (error) {
         if (!(error instanceof LinkLostError)) throw error;
-        if (error.why !== 'ended' || tries === MOST_TRIES || this.#destroyed) throw this.#blame(matcher, error);
+        if (error.why === 'time' && !dear) this.#turnsOutDear(matcher);
+        else if (error.why !== 'ended' || tries++ === MOST_TRIES || this.#destroyed) throw this.#blame(matcher, error);
       }
     }
   }
 
-  async #openIn(slot: GrammarSlot, matcher: PooledMatcher): Promise<GrammarAnswer> {
+  #isDear({ key, constraint }: PooledMatcher): boolean {
+    return this.#turnedOutDear.has(key) || constraintCost(constraint) >= this.#limits.dearCost;
+  }
+
+  #turnsOutDear({ key }: PooledMatcher): void {
+    this.#turnedOutDear.add(key);
+    for (const oldest of this.#turnedOutDear) {
+      if (this.#turnedOutDear.size <= MOST_DEAR) break;
+      this.#turnedOutDear.delete(oldest);
+    }
+  }
+
+  async #openIn(slot: GrammarSlot, matcher: PooledMatcher, boundMs: number): Promise<GrammarAnswer> {
     const number = this.#numbers++;
     const grammar = slot.grammars.get(matcher.key)!;
     // Most recently used is last.
@@ -104,7 +138,7 @@ export class GrammarPool implements Grammars {
     matcher.move(slot, number);
     try {
       const task = { op: 'open', matcher: number, grammar: grammar.number, ids: matcher.ids } as const;
-      const answer = await slot.link.run(task, this.#limits.openMs);
+      const answer = await slot.link.run(task, boundMs);
       if (matcher.isClosed) slot.link.tell({ op: 'close', matcher: number });
       else if (!answer.ok) matcher.leave();
       return answer;
@@ -114,27 +148,34 @@ export class GrammarPool implements Grammars {
     }
   }
 
-  /** A slot with the matcher's constraint compiled. Rejects with LinkLostError or GrammarError. */
-  async #place(matcher: PooledMatcher): Promise<GrammarSlot> {
-    const alive = this.#alive();
-    const used = alive.filter((slot) => slot.matchers.size > 0);
-    const having = used.find((slot) => slot.grammars.has(matcher.key));
-    if (having !== undefined) return having;
-    const empty = alive.filter((slot) => slot.matchers.size === 0);
+  /** Compiles the matcher's constraint and opens it. Rejects with LinkLostError or GrammarError. */
+  async #place(matcher: PooledMatcher, dear: boolean): Promise<GrammarAnswer> {
+    const { compileMs, openMs, cheapMs } = this.#limits;
+    const having = this.#used().find((slot) => slot.grammars.has(matcher.key));
+    if (having !== undefined) return this.#openIn(having, matcher, openMs);
+    const empty = this.#alive().filter((slot) => slot.matchers.size === 0 && !this.#busy.has(slot));
     const first = empty.find((slot) => slot.grammars.has(matcher.key)) ?? empty[0] ?? this.#newSlot();
-    await this.#compile(first, matcher, this.#limits.compileMs);
-    const target = used.reduce((a, b) => (a && a.matchers.size <= b.matchers.size ? a : b), used[0]);
-    if (used.length < MOST_USED || target === undefined || target.link.lost) return first;
-    // It is known to go well by now, and the empty worker stays empty.
+    this.#busy.add(first);
     try {
-      await this.#compile(target, matcher, this.#limits.compileMs);
-    } catch (error) {
-      if (error instanceof LinkLostError && error.why !== 'ended') {
-        throw new GrammarError('resource_exhausted', `no worker has room for this ${matcher.constraint.kind} now`);
+      await this.#compile(first, matcher, dear ? compileMs : Math.min(compileMs, cheapMs));
+      const answer = await this.#openIn(first, matcher, dear ? openMs : Math.min(openMs, cheapMs));
+      const used = this.#used().filter((slot) => slot !== first);
+      if (!answer.ok || matcher.isClosed || used.length < MOST_USED) return answer;
+      const target = used.reduce((a, b) => (a.matchers.size <= b.matchers.size ? a : b));
+      // It is known to go well by now, and the empty worker is empty again.
+      matcher.release();
+      try {
+        await this.#compile(target, matcher, compileMs);
+      } catch (error) {
+        if (error instanceof LinkLostError && error.why !== 'ended') {
+          throw new GrammarError('resource_exhausted', `no worker has room for this ${matcher.constraint.kind} now`);
+        }
+        throw error;
       }
-      throw error;
+      return await this.#openIn(target, matcher, openMs);
+    } finally {
+      this.#busy.delete(first);
     }
-    return target;
   }
 
   async #compile(slot: GrammarSlot, { key, constraint }: PooledMatcher, boundMs: number): Promise<void> {
@@ -154,20 +195,6 @@ export class GrammarPool implements Grammars {
     }
   }
 
-  async #inLane<T>(act: () => Promise<T>): Promise<T> {
-    const busy = () => new GrammarError('resource_exhausted', 'too many constraints are waiting to be compiled');
-    if (this.#waiting >= MOST_WAITING) throw busy();
-    this.#waiting++;
-    const since = performance.now();
-    const turn = this.#lane.then(() => {
-      this.#waiting--;
-      if (performance.now() - since > WAIT_MS) throw busy();
-      return act();
-    });
-    this.#lane = turn.catch(() => {});
-    return turn;
-  }
-
   #newSlot(): GrammarSlot {
     if (this.#destroyed) throw new GrammarError('internal', 'the engine has ended');
     const { maxHeapBytes } = this.#limits;
@@ -181,8 +208,12 @@ export class GrammarPool implements Grammars {
     return this.#slots;
   }
 
+  #used(): readonly GrammarSlot[] {
+    return this.#alive().filter((slot) => slot.matchers.size > 0);
+  }
+
   #endEmpty(): void {
-    const empty = this.#alive().filter((slot) => slot.matchers.size === 0);
+    const empty = this.#alive().filter((slot) => slot.matchers.size === 0 && !this.#busy.has(slot));
     for (const [i, { link }] of empty.entries()) {
       if (i >= MOST_EMPTY || link.heapBytes > KEPT_HEAP_BYTES) link.end();
     }

@@ -88,11 +88,16 @@ export class PooledMatcher implements GrammarMatcher {
     this.#slot = undefined;
   }
 
+  /** Its worker is to forget it: it will be opened elsewhere. */
+  release(): void {
+    this.#slot?.link.tell({ op: 'close', matcher: this.#number });
+    this.leave();
+  }
+
   close(): void {
     if (this.isClosed) return;
     this.isClosed = true;
-    this.#slot?.link.tell({ op: 'close', matcher: this.#number });
-    this.leave();
+    this.release();
     this.#host.closed();
   }
 }
