@@ -24,6 +24,9 @@ interface SoftwareBar {
   readonly prefill: number | undefined;
 }
 
+/** What peers' prefill was measured with. */
+const PEER_PROMPT = 64;
+
 /** 25 and 4 times Transformers.js 4.3.2 (0.089 and 2.2); ten times WebLLM 0.2.79. See docs/benchmarks.md. */
 const SOFTWARE_BARS: readonly SoftwareBar[] = [
   { model: /^SmolLM2-135M/, decode: 25 * 0.089, prefill: 4 * 2.2 },
@@ -57,7 +60,7 @@ export function modelTable(
           ...[fixed(kernelsMs), fixed(overhead)],
         ],
         ...(software
-          ? softwareBar(name, batch, rate, prefillRate, overhead)
+          ? softwareBar(name, batch, rate, promptTokens === PEER_PROMPT ? prefillRate : undefined, overhead)
           : hardwareBar(one, single && 1000 / single.decode.ms, rate)),
         data: {
           ...{ batch, prefillMs: prefill?.ms, prefillTokensPerSecond: prefillRate, prefillShare: prefill?.share },

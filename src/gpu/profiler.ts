@@ -68,9 +68,7 @@ export async function timeKernel(
   return { ms: twice > ms ? (twice - ms) / repeats : twice / (2 * repeats), repeats };
 }
 
-/** A pipeline's label without the constants it is made for, but for a product's rows and columns a thread. */
+/** A pipeline's label without the constants it is made for. */
 function kernelName(label: string): string {
-  const tile = /ROWS=(\d+) COLUMNS=(\d+)/.exec(label);
-  const name = label.replace(/ [A-Z_0-9]+=\d+/g, '');
-  return tile ? `${name} ${tile[1]}×${tile[2]}` : name;
+  return label.replace(/ [A-Z_0-9]+=\d+/g, '');
 }
