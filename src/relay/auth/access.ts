@@ -51,12 +51,12 @@ export class WebAccess {
     this.log.info({ tokens: this.tokens.all.length, sessionsEnded: ended }, 'token file read');
   }
 
-  /** Gives a session for a token. Throws ConnectError: UNAUTHENTICATED without a right one, RESOURCE_EXHAUSTED. */
-  exchange(headers: IncomingHttpHeaders, address: string): GivenSession & { readonly role: string } {
+  /** Gives a session for a token; `bounded`: its address is one host's. Throws ConnectError: UNAUTHENTICATED without a right one, RESOURCE_EXHAUSTED. */
+  exchange(headers: IncomingHttpHeaders, address: string, bounded: boolean): GivenSession & { readonly role: string } {
     const token = bearerOf(headers);
     const found = token === undefined ? undefined : this.tokens.find(token);
     if (!found) throw unauthenticated(token);
-    return { ...this.sessions.open(found, address), role: found.role };
+    return { ...this.sessions.open(found, address, bounded), role: found.role };
   }
 
   /** Whom a request comes from. Throws ConnectError: UNAUTHENTICATED, or PERMISSION_DENIED for another role's session. */

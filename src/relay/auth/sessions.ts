@@ -5,8 +5,8 @@ import { hashOf, type TokenHash, type TokenSet } from './token-set.ts';
 
 /** How long a session lives that nothing is asked with, in milliseconds. */
 export const SESSION_MS = 15 * 60_000;
-/** Sessions of one token at one address; the one that was quiet for longest makes room. */
-const MAX_OF_ADDRESS = 256;
+/** Sessions of one token at one address; of those under which nothing is open, the longest quiet one makes room. */
+export const MAX_OF_ADDRESS = 256;
 const MAX_IN_ALL = 16_384;
 const SWEEP_MS = 30_000;
 
@@ -44,9 +44,12 @@ export class Sessions {
     return this.byHash.size;
   }
 
-  /** Opens one. Throws ConnectError (RESOURCE_EXHAUSTED) where there are too many. */
-  open(parent: TokenHash, address: string): GivenSession {
-    const group = this.groupWithRoom(groupOf({ parent, address }));
+  /**
+   * Opens one. `bounded`: the address is one host's, and may have so many and no more. Throws ConnectError
+   * (RESOURCE_EXHAUSTED) where there are too many.
+   */
+  open(parent: TokenHash, address: string, bounded = true): GivenSession {
+    const group = this.groupWithRoom(groupOf({ parent, address }), bounded);
     const token = randomBytes(32).toString('base64url');
     const hash = keyOf(token);
     const end = new AbortController();
@@ -105,13 +108,15 @@ export class Sessions {
     this.groups.clear();
   }
 
-  private groupWithRoom(name: string): Set<string> {
+  private groupWithRoom(name: string, bounded: boolean): Set<string> {
     if (this.byHash.size >= MAX_IN_ALL) this.sweep();
     if (this.byHash.size >= MAX_IN_ALL) throw new ConnectError('Too many sessions.', Code.ResourceExhausted);
     const group = this.groups.get(name);
-    if (group && group.size >= MAX_OF_ADDRESS) {
-      const [quiet] = group;
-      this.finish(quiet!, this.byHash.get(quiet!)!, 'Too many sessions of this token at one address.');
+    if (bounded && group && group.size >= MAX_OF_ADDRESS) {
+      const why = 'Too many sessions of this token at one address.';
+      const quiet = [...group].find((key) => this.byHash.get(key)?.open === 0);
+      if (quiet === undefined) throw new ConnectError(why, Code.ResourceExhausted);
+      this.finish(quiet, this.byHash.get(quiet)!, why);
     }
     // The last one of a group takes it along.
     const own = this.groups.get(name) ?? new Set();

@@ -24,7 +24,7 @@ let bench: RelayBench;
 beforeAll(async () => {
   bench = await RelayBench.start({
     tokens: TOKENS,
-    clientRate: 20,
+    clientRate: 10,
     clientInFlight: 3,
     clientBytes: 100_000,
     readMaxBytes: 400_000,

@@ -105,7 +105,9 @@ export class WebRequests {
 
   private exchange(request: IncomingMessage, response: ServerResponse, address: string): void {
     try {
-      const { token, role, expiresInMs } = this.parts.access.exchange(request.headers, addressKey(address));
+      const { access, boundsHost } = this.parts;
+      const { headers } = request;
+      const { token, role, expiresInMs } = access.exchange(headers, addressKey(address), boundsHost(address));
       response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' });
       response.end(JSON.stringify({ sessionToken: token, role, expiresInMs }));
     } catch (error) {
