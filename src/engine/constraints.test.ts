@@ -80,6 +80,17 @@ it('a bad constraint fails its own request with its reason, and nobody else', as
   expect(served.result(2n).end).toMatchObject({ type: 'finished', reason: 'length' });
 });
 
+it.each([
+  ['the end of its constraint, where it is that', END, 4],
+  ['the stop string, where its constraint goes on', only([5]), TINY_TOKENS.bytes(4)],
+])('an output made elsewhere that completes a stop string ends as %s', async (_, state, matched) => {
+  const { served } = await serve(new ScriptedGrammars([state]));
+  const text = new TextDecoder().decode(TINY_TOKENS.bytes(4));
+  const samples = [{ index: 0, credit: 100, emittedIds: [3, 4] }];
+  const { end } = await served.serve(constrained(1n, 'made', { samples, stopStrings: [text] }));
+  expect(end).toMatchObject({ reason: 'stop', matched: typeof matched === 'number' ? matched : text });
+});
+
 it('others run while one is compiled, and an abort meanwhile closes what comes of it', async () => {
   let compiled: () => void = () => {};
   const compiling = new Promise<void>((resolve) => {

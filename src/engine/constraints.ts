@@ -41,7 +41,7 @@ export class Constraints {
       // Where nothing was made yet, the prompt may still have to be told.
       else if (sequence.matching.finished && sequence.outputLength > 0) {
         onEvents([ends.finish(sequence, sequence.endingAsMet)]);
-      }
+      } else if (sequence.ending) onEvents([ends.finish(sequence, sequence.ending)]);
     } catch (error) {
       // Should it come after all, nobody wants it.
       void opening.then((matcher) => matcher.close()).catch(() => {});

@@ -109,7 +109,7 @@ export class Engine {
     for (const sample of request.samples) {
       const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: KV_ROOT };
       const sequence = new Sequence(request, sample, this.#options.tokens, order, stops);
-      if (sequence.ending) {
+      if (sequence.ending && !sequence.mayEndAsMet) {
         this.#end([sequence], sequence.ending);
         continue;
       }

@@ -175,6 +175,11 @@ export class Sequence {
     return this.outputLength < minNewTokens ? maskedStopIds : [];
   }
 
+  /** The stop string that its tokens complete stands behind its constraint's end, should they be that too. */
+  get mayEndAsMet(): boolean {
+    return this.request.constraint !== undefined && typeof this.ending?.matched === 'string';
+  }
+
   /** How it ends where its constraint is met by what it has. */
   get endingAsMet(): Ending {
     return { reason: 'stop', matched: this.outputLength > 0 ? this.ids.at(-1) : undefined };
