@@ -17,7 +17,7 @@ const LEAST_MS = 4;
 /** Dispatches of one submit, at most. */
 const MOST_REPEATS = 4096;
 /** How long anything may take. */
-const BOUND_MS = 10_000;
+const BOUND_MS = 30_000;
 
 /** A product of the model's shape, of zeros, whose choices are timed. */
 export class LinearTimer {

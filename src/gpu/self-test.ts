@@ -11,8 +11,8 @@ import { tryEmbedding, tryNorm, tryRope, trySwiglu } from './row-trials.ts';
 import { trySampler } from './sampler-trial.ts';
 import type { MatrixFormat } from './weight-format.ts';
 
-/** How long one kernel may take to compile and run on small shapes. */
-const TRIAL_MS = 10_000;
+/** When a kernel counts as hanging: others that compile beside it may keep a slow machine busy for long. */
+const TRIAL_MS = 60_000;
 
 /** What a variant of a kernel came to on this adapter. */
 export interface KernelResult {

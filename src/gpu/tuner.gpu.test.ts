@@ -2,7 +2,9 @@ import { expect, test } from 'vitest';
 import { newTestDevice, testDevice } from '../testing/device.ts';
 import { choiceName } from './choice-name.ts';
 import { type KernelNeeds, productKey } from './kernel-needs.ts';
+import { candidates } from './linear-candidates.ts';
 import { defaultChoice, type LinearChoice, MATVEC_COLUMNS } from './linear-choice.ts';
+import { type LinearFeatures, linearFeatures } from './linear-features.ts';
 import { linearUseName, linearUses } from './linear-trial.ts';
 import type { LinearForm, LinearVariant } from './linear-variant.ts';
 import { KernelFailure, KernelLost, otherCount } from './self-test.ts';
@@ -74,6 +76,25 @@ test('every kernel of a model passes on this adapter', async () => {
   expect(progress.every(([, all]) => all === total)).toBe(true);
   expect(progress.every(([now], i) => i === 0 || now >= progress[i - 1]![0])).toBe(true);
 });
+
+// What only GPUs are offered: here it compiles for a minute and is slow, but as right. Fast ones are exact ones and more.
+test.runIf(import.meta.env.SHOAL_LONG === '1')(
+  'what GPUs choose from passes here too',
+  async () => {
+    const device = await testDevice();
+    const features: LinearFeatures = { ...linearFeatures(device), software: false };
+    const tuner = new Tuner(device, needsOf(['q4-32-f16'], FORMS.slice(0, 3)), {
+      ...{ precision: 'fast', leastWeights: 0, tuneMs: 120_000, careful: true },
+      candidates: (part, form) => candidates(part, form, features, 'fast'),
+    });
+    await tuner.run();
+    expect(tuner.results.filter(({ why }) => why !== undefined)).toEqual([]);
+    const paths = new Set(tuner.results.flatMap(({ name }) => /^linear .* ([a-z0-9]+)-\d+x/.exec(name)?.[1] ?? []));
+    expect(paths.has('dot')).toBe(features.packedDot);
+    expect(paths.has('plain')).toBe(true);
+  },
+  180_000,
+);
 
 test('variants whose WGSL is wrong are found, told and not used', async () => {
   const device = await newTestDevice();
