@@ -24,8 +24,3 @@ const httpOfCode: Readonly<Record<Code, number>> = {
 export function httpStatusOf(code: Code): number {
   return httpOfCode[code] ?? 500;
 }
-
-/** Whether a number that came over the wire is a gRPC status other than OK. */
-export function isStatusCode(code: number): code is Code {
-  return Object.hasOwn(httpOfCode, code);
-}

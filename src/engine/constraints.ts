@@ -1,4 +1,5 @@
-import type { EngineEvent, FailureCode } from './event.ts';
+import type { FailureCode } from '../contract/failure-codes.ts';
+import type { EngineEvent } from './event.ts';
 import { GrammarError, type Grammars } from './grammars.ts';
 import { Matching } from './matching.ts';
 import type { Sequence } from './sequence.ts';

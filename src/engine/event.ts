@@ -1,3 +1,5 @@
+import type { FailureCode } from '../contract/failure-codes.ts';
+
 /** What happened to one sample, in order of happening. */
 export type EngineEvent = InputLogprobsEvent | TokensEvent | FinishedEvent | FailedEvent;
 
@@ -58,6 +60,3 @@ export interface FailedEvent extends SampleEvent {
   readonly code: FailureCode;
   readonly message: string;
 }
-
-/** Names of the gRPC statuses that an engine failure can have. */
-export type FailureCode = 'invalid_argument' | 'resource_exhausted' | 'unimplemented' | 'internal' | 'unavailable';

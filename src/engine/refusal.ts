@@ -1,6 +1,6 @@
+import type { FailureCode } from '../contract/failure-codes.ts';
 import { samplingProblem } from '../model/logits-entries.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
-import type { FailureCode } from './event.ts';
 import type { EngineRequest } from './request.ts';
 
 export interface Refusal {

@@ -1,4 +1,5 @@
-import type { EngineEvent, FailedEvent, FailureCode, FinishedEvent } from './event.ts';
+import type { FailureCode } from '../contract/failure-codes.ts';
+import type { EngineEvent, FailedEvent, FinishedEvent } from './event.ts';
 import type { Scheduler } from './scheduler.ts';
 import type { Ending, Sequence } from './sequence.ts';
 

@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
+import { FAILURE_CODES } from '../contract/failure-codes.ts';
 import {
   Finished_Reason,
   type Floats,
@@ -14,7 +15,7 @@ import { packFloats } from '../contract/packed-floats.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { CacheNews } from '../engine/cache-log.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
-import type { EngineEvent, TopLogprobs as EngineTop, FailureCode, FinishReason } from '../engine/event.ts';
+import type { EngineEvent, TopLogprobs as EngineTop, FinishReason } from '../engine/event.ts';
 import type { Profile } from '../engine/profile.ts';
 import type { Constraint, EngineRequest } from '../engine/request.ts';
 import { splitEvent } from './split-event.ts';
@@ -75,15 +76,6 @@ const REASONS: Readonly<Record<FinishReason, Finished_Reason>> = {
   stop: Finished_Reason.STOP,
   length: Finished_Reason.LENGTH,
   abort: Finished_Reason.ABORT,
-};
-
-/** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
-const CODES: Readonly<Record<FailureCode, number>> = {
-  invalid_argument: 3,
-  resource_exhausted: 8,
-  unimplemented: 12,
-  internal: 13,
-  unavailable: 14,
 };
 
 type NodeEventInit = MessageInitShape<typeof NodeEventSchema>;
@@ -173,7 +165,11 @@ function nodeEvent(event: EngineEvent): NodeEventInit {
         },
       };
     case 'failed':
-      return { jobId, index, event: { case: 'failed', value: { code: CODES[event.code], message: event.message } } };
+      return {
+        jobId,
+        index,
+        event: { case: 'failed', value: { code: FAILURE_CODES[event.code], message: event.message } },
+      };
   }
 }
 
