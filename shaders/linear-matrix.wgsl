@@ -1,7 +1,6 @@
   // The sums of a workgroup's tile of 64 rows by GROUP_COLUMNS columns, in fragments of the subgroups. K goes by K_TILE:
   // all threads put so much of the weights and of the input into workgroup memory, as [rows, K_TILE], [columns, K_TILE]. The
   // subgroups are a grid of GRID_ROWS by GRID_COLUMNS, each with FRAGMENT_ROWS by FRAGMENT_COLUMNS fragments.
-  let place = local.y * THREADS + local.x;
   let subgroup = place / SUBGROUP;
   let subgroupRow = subgroup % GRID_ROWS * (TILE / GRID_ROWS);
   let subgroupColumn = subgroup / GRID_ROWS * (GROUP_COLUMNS / GRID_COLUMNS);
@@ -44,13 +43,13 @@
       #for i FRAGMENT_ROWS
       let left$i = (subgroupRow + $iu * FRAGMENT_M) * K_TILE + k;
       #if NATIVE
-      let weights$i = subgroupMatrixLoad<Left>(&weightTile, left$i, false, K_TILE);
+      let weights$i = subgroupMatrixLoad<Left, row_major>(&weightTile, left$i, K_TILE);
       #end
       #end
       #for j FRAGMENT_COLUMNS
       let right$j = (subgroupColumn + $ju * FRAGMENT_N) * K_TILE + k;
       #if NATIVE
-      let input$j = subgroupMatrixLoad<Right>(&inputTile, right$j, true, K_TILE);
+      let input$j = subgroupMatrixLoad<Right, col_major>(&inputTile, right$j, K_TILE);
       #end
       #end
       #for i FRAGMENT_ROWS
@@ -74,7 +73,7 @@
     if ((subgroupColumn + $ju * FRAGMENT_N) / COLUMN_THREADS == slice) {
       let to = (subgroupColumn + $ju * FRAGMENT_N) % COLUMN_THREADS * TILE + subgroupRow + $iu * FRAGMENT_M;
       #if NATIVE
-      subgroupMatrixStore(&resultTile, to, sums$i_$j, true, TILE);
+      subgroupMatrixStore<col_major>(&resultTile, to, sums$i_$j, TILE);
       #end
       #if EMULATED
       fragmentStore(to, &sums$i_$j, place % SUBGROUP);

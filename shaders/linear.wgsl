@@ -92,17 +92,31 @@ fn pairOf(tile: u32, row: u32) -> u32 {
 // Subgroups are whole, which the compiler can't see.
 @diagnostic(off, chromium.subgroup_matrix_uniformity)
 #end
+#if SUMS
 @compute @workgroup_size(THREADS, COLUMN_THREADS, SPLIT_THREADS)
+#end
+#if MATRIX
+// Subgroup matrices want whole subgroups along x.
+@compute @workgroup_size(THREADS * COLUMN_THREADS)
+#end
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
+  #if SUMS
   @builtin(local_invocation_id) local: vec3<u32>,
+  #end
+  #if MATRIX
+  @builtin(local_invocation_index) place: u32,
+  #end
   #if QUADS
   @builtin(subgroup_invocation_id) subgroupLane: u32,
   #end
 ) {
   #if QUADS
   let quadLane = subgroupLane % 4u;
+  #end
+  #if MATRIX
+  let local = vec2<u32>(place % THREADS, place / THREADS);
   #end
   let count = step[params.countWord];
   // Columns past the end repeat the last one, and are not stored. Rows past the end are zeros of the tile.

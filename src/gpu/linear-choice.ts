@@ -1,4 +1,4 @@
-import type { LinearForm, LinearVariant } from './linear-variant.ts';
+import { isFast, type LinearForm, type LinearVariant, variantName } from './linear-variant.ts';
 import { isQuantFormat, type MatrixFormat, TILE_ROWS } from './weight-format.ts';
 
 /** Products of up to so many columns may have a variant each; more share one. */
@@ -12,6 +12,23 @@ export interface LinearChoice {
   readonly matvec: readonly LinearVariant[];
   /** For more. */
   readonly matmul: LinearVariant;
+}
+
+/** Throws RangeError where variants of a choice sum in different orders, those that are exact. */
+export function checkChoice({ splits, matvec, matmul }: LinearChoice): void {
+  const all = [matmul, ...matvec];
+  const first = all.find(({ path }) => !isFast(path));
+  for (const variant of all) {
+    const { splitThreads, chains, path } = variant;
+    if (splitThreads !== 1 && splitThreads !== splits) {
+      throw new RangeError(`${splitThreads} threads along K for ${splits} splits`);
+    }
+    if (!isFast(path) && chains !== first!.chains) {
+      throw new RangeError(
+        `variants ${variantName(first!)} and ${variantName(variant)} of one choice sum in other orders`,
+      );
+    }
+  }
 }
 
 /** What a product is chosen for: a part of a matrix. */
@@ -43,8 +60,7 @@ export function defaultChoice(
   };
   const single = variant(8, 1);
   const many = variant(8, 4);
-  // Two columns of quants are 13 % faster by two, and that takes half a second to compile.
-  const pair = isQuantFormat(format) ? many : variant(finish === 'emit' ? 8 : 4, 2);
+  const pair = variant(isQuantFormat(format) || finish === 'emit' ? 8 : 4, 2);
   return {
     splits: 1,
     matvec: MATVEC_COLUMNS.map((columns) => (columns === 1 ? single : columns < 3 ? pair : many)),

@@ -39,14 +39,15 @@ interface MatrixConfig {
 
 function fragments(info: GPUAdapterInfo): FragmentShape[] {
   const { subgroupMatrixConfigs: configs = [] } = info as { subgroupMatrixConfigs?: readonly MatrixConfig[] };
-  if (info.subgroupMinSize !== info.subgroupMaxSize) return [];
+  const { subgroupMinSize: subgroup, subgroupMaxSize } = info;
+  if (!subgroup || subgroup !== subgroupMaxSize) return [];
   const found = configs.flatMap(({ componentType, resultType, M: m, N: n, K: k }): FragmentShape[] => {
     const isFloat = (type: string) => type === 'f16' || type === 'f32';
     // Sums in halves would lose what the rest keeps.
     if (!isFloat(componentType) || resultType !== 'f32') return [];
     // What a tile of 64 rows and a unit of 32 columns can be cut into.
     if (64 % m !== 0 || 64 % n !== 0 || 32 % k !== 0) return [];
-    return [{ component: componentType as 'f16' | 'f32', result: 'f32', m, n, k, subgroup: info.subgroupMinSize }];
+    return [{ component: componentType as 'f16' | 'f32', result: 'f32', m, n, k, subgroup }];
   });
   return found.sort((a, b) => Number(a.component === 'f32') - Number(b.component === 'f32') || b.m * b.n - a.m * a.n);
 }

@@ -13,6 +13,7 @@ import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import {
   checkVariant,
+  fillUnits,
   fragmentGrid,
   type LinearForm,
   type LinearVariant,
@@ -121,7 +122,7 @@ function traits(gpu: Gpu, format: MatrixFormat, variant: LinearVariant) {
     ...{ QUADS: path === 'quads' && !shared, SINGLES: path !== 'quads' && !shared },
     ...{ HALF: halves, EXACT: !halves && !dot, DOT: dot, COPIED: shared && !converted, CONVERTED: converted },
     ...{ VECTORS: halves || chains === 4, SCALARS: !halves && chains === 1 },
-    ...{ MATRIX: matrix, NATIVE: native, EMULATED: matrix && !native },
+    ...{ MATRIX: matrix, SUMS: !matrix, NATIVE: native, EMULATED: matrix && !native },
     ...{ EMITS: rows === 8, PAIRS: rows >= 2 && rows <= 8 },
     ...{ DENSE: !shape, Q4: shape?.bits === 4, Q8: shape?.bits === 8 },
     ...{ BLOCKS_OF_16: shape?.block === 16, BLOCKS_OF_32: shape?.block === 32 },
@@ -129,7 +130,7 @@ function traits(gpu: Gpu, format: MatrixFormat, variant: LinearVariant) {
   // Vectors of the input for a word of the weights, and for 32 columns of K in the tile.
   const numbers: Record<string, number> = { WORD_VECTORS: shape ? 8 : 1, OWN_COLUMNS: matrix ? 1 : columns };
   if (shared && !matrix) {
-    const units = fillUnits(variant, !shape);
+    const units = fillUnits(variant, format);
     Object.assign(numbers, {
       FILL_UNITS: units,
       CENTRE: shape?.bits === 4 ? 8 : 0,
@@ -158,13 +159,4 @@ function traits(gpu: Gpu, format: MatrixFormat, variant: LinearVariant) {
     ],
     half: [`${matrix ? 'Component' : 'Half'} = ${f16 ? 'f16' : 'f32'}`],
   };
-}
-
-/** Units of 32 columns of K that a workgroup's memory takes at a time: as many as its threads fill at once. */
-function fillUnits({ path, columns, threads, columnThreads, splitThreads }: LinearVariant, dense: boolean): number {
-  const converted = path === 'f16' || path === 'dot';
-  if (!converted || dense) return 1;
-  const groupColumns = columns * columnThreads;
-  const bytes = splitThreads * groupColumns * (path === 'dot' ? 48 : 80);
-  return Math.max(1, Math.min(8, Math.ceil((threads * columnThreads) / groupColumns), Math.floor(8192 / bytes)));
 }

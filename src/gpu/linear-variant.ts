@@ -50,6 +50,9 @@ export interface LinearForm {
   readonly normed: boolean;
 }
 
+/** What every device has. */
+const WORKGROUP_BYTES = 16_384;
+
 /** Its name, which linearVariantOf takes: path-rows×columns-threads×columnThreads×splitThreads-chains[-fragment]. */
 export function variantName(variant: LinearVariant): string {
   const { path, rows, columns, threads, columnThreads, splitThreads, chains, fragment } = variant;
@@ -98,6 +101,31 @@ export function fragmentGrid({ threads, columnThreads }: LinearVariant, fragment
   return [rows, subgroups / rows];
 }
 
+/** Units of 32 columns of K that a workgroup's memory takes at a time: as many as its threads fill at once. */
+export function fillUnits(variant: LinearVariant, format?: MatrixFormat): number {
+  const { path, columns, threads, columnThreads, splitThreads } = variant;
+  if ((path !== 'f16' && path !== 'dot') || !format || !isQuantFormat(format)) return 1;
+  const groupColumns = columns * columnThreads;
+  const bytes = splitThreads * groupColumns * (path === 'dot' ? 48 : 80);
+  return Math.max(1, Math.min(8, Math.ceil((threads * columnThreads) / groupColumns), Math.floor(4096 / bytes)));
+}
+
+/** Bytes of memory that a workgroup shares. */
+export function workgroupBytes(variant: LinearVariant, format?: MatrixFormat): number {
+  const { path, rows, columns, threads, columnThreads, splitThreads, fragment } = variant;
+  const groupColumns = columns * columnThreads;
+  if (fragment) {
+    const number = fragment.component === 'f16' ? 2 : 4;
+    return (TILE_ROWS + groupColumns) * 32 * number + columnThreads * TILE_ROWS * 4;
+  }
+  const sums = splitThreads === 1 ? 0 : splitThreads * threads * columnThreads * rows * columns * 4;
+  if (!sharesInput(variant)) return sums;
+  const units = fillUnits(variant, format);
+  const column = (units * (path === 'dot' ? 2 : 8) + 1) * (path === 'f16' ? 8 : 16);
+  const scales = path === 'f16' || path === 'dot' ? units * 16 : 0;
+  return sums + splitThreads * groupColumns * (column + scales);
+}
+
 /** Throws RangeError where a variant can't be: at all, or in a form or of a format where these are given. */
 export function checkVariant(variant: LinearVariant, form?: LinearForm, format?: MatrixFormat): void {
   const { path, rows, columns, threads, columnThreads, splitThreads, chains, fragment } = variant;
@@ -115,6 +143,8 @@ export function checkVariant(variant: LinearVariant, form?: LinearForm, format?:
   }
   const invocations = threads * columnThreads * splitThreads;
   if (invocations > 256) refuse(`${invocations} threads a workgroup; devices may have 256`);
+  const bytes = workgroupBytes(variant, format);
+  if (bytes > WORKGROUP_BYTES) refuse(`${bytes} bytes of workgroup memory; devices may have ${WORKGROUP_BYTES}`);
   if (path === 'quads' && threads % 4 !== 0) refuse(`${threads} threads are no whole quads`);
   if (path === 'quads' && format && !isQuantFormat(format)) refuse(`quads take quantised formats, not ${format}`);
   if (path === 'dot' && format && !isQuantFormat(format)) refuse(`integers are of quantised formats, not of ${format}`);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { linearReference } from './linear.reference.ts';
 import { Linear } from './linear.ts';
-import { type ChooseLinear, defaultChoice, MATVEC_COLUMNS } from './linear-choice.ts';
+import { type ChooseLinear, MATVEC_COLUMNS } from './linear-choice.ts';
 import { type LinearVariant, linearVariantOf } from './linear-variant.ts';
 import { QUANT_FORMATS, quantValues } from './quant-format.ts';
 import { STEP_HEADER } from './step-layout.ts';
@@ -123,6 +123,9 @@ test('takes columns from the middle, as the head does', async () => {
   });
 });
 
+/** Each compiles several variants; the paths' tests have more of them. */
+const SPLIT_FORMATS: readonly MatrixFormat[] =
+  import.meta.env.SHOAL_LONG === '1' ? [...FLOATS, ...TESTED_QUANTS] : ['f32', 'q4-32-f16'];
 const ALL_FORMATS: readonly MatrixFormat[] = [...FLOATS, ...TESTED_QUANTS];
 
 test.each(ALL_FORMATS)('%s: a column has the same bits in every kernel and company', async (format) => {
@@ -143,38 +146,36 @@ test.each(ALL_FORMATS)('%s: a column has the same bits in every kernel and compa
   }
 });
 
-test.each(ALL_FORMATS)('%s: with splits of K, every variant has the same bits', async (format) => {
+test.each(SPLIT_FORMATS)('%s: with splits of K, every variant has the same bits', async (format) => {
   const [rows, inner, columns] = [71, 416, 5];
   const random = new Random(12);
   const { source, values } = randomMatrix(random, rows, inner, format);
   const matrix = await bench.matrix(inner, source);
   const x = random.normals(columns * inner);
   // 13 units, 104 words of four: the last split is shorter, or empty.
-  for (const splits of format === 'f32' || format === 'q4-32-f16' ? [2, 3, 8] : [3]) {
-    const variant = (own: number, tile: number, splitThreads: number) =>
-      uniformChoice(linearVariantOf(`plain-${own}x${tile}-8x1x${splitThreads}-4`), splits);
-    const all = await product({ matrix, x, columns, choice: variant(4, 2, 1), kernel: 'matmul' });
+  for (const splits of format === 'f32' ? [2, 3, 8] : [3]) {
+    const named = (name: string) => uniformChoice(linearVariantOf(name), splits);
+    const all = await product({ matrix, x, columns, choice: named('plain-4x2-8x1x1-4'), kernel: 'matmul' });
     expectedOf(values, rows, x, inner).forEach((expected, c) => {
       expect(largestError(all.slice(c * rows, (c + 1) * rows), expected)).toBeLessThan(2e-5);
     });
-    const quads = uniformChoice(linearVariantOf(`quads-8x2-4x1x${splits}-4`), splits);
-    const withQuads = isQuantFormat(format) && bench.gpu.device.features.has('subgroups') ? [quads] : [];
-    for (const choice of [variant(8, 1, 1), variant(1, 1, splits), variant(2, 3, splits), ...withQuads]) {
-      const actual = await product({ matrix, x, columns, choice, kernel: 'matvec' });
+    const names = ['plain-8x1-8x1x1-4', `plain-1x1-8x1x${splits}-4`, `plain-2x3-8x1x${splits}-4`];
+    if (isQuantFormat(format) && bench.gpu.device.features.has('subgroups')) names.push(`quads-8x1-4x1x${splits}-4`);
+    for (const name of names) {
+      const actual = await product({ matrix, x, columns, choice: named(name), kernel: 'matvec' });
       expect(bits(actual)).toEqual(bits(all));
     }
   }
 });
 
 test('without subgroups the numbers are the same', async () => {
-  const [rows, inner, most] = [71, 224, 9];
+  const [rows, inner, columns] = [71, 224, 9];
   const random = new Random(14);
-  for (const format of TESTED_QUANTS) {
+  for (const format of SPLIT_FORMATS.filter((name) => isQuantFormat(name))) {
     const matrix = await bench.matrix(inner, randomMatrix(random, rows, inner, format).source);
-    const x = random.normals(most * inner);
-    const plain: ChooseLinear = (part, form) => defaultChoice(part, form, false);
-    const expected = await product({ matrix, x, columns: most, choice: plain });
-    expect(bits(await product({ matrix, x, columns: most }))).toEqual(bits(expected));
+    const x = random.normals(columns * inner);
+    const choice = uniformChoice(linearVariantOf('plain-8x1-8x1x1-4'));
+    expect(bits(await product({ matrix, x, columns, choice }))).toEqual(bits(await product({ matrix, x, columns })));
   }
 });
 
