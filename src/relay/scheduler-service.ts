@@ -22,6 +22,7 @@ import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
 import type { SchedulePolicyName } from './options.ts';
 import { Profiles } from './profile.ts';
+import { logEnd, requestIds } from './request-log.ts';
 import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
 import { modelInfoOf, serverInfoOf } from './server-info.ts';
@@ -75,13 +76,14 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   async function* generate(request: GenerateRequest, context: HandlerContext): AsyncGenerator<GenerateResponse> {
     lastRequestAtMs = Date.now();
     if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
+    const ids = requestIds(request.requestId, context.requestHeader);
     let job: Job;
     try {
       job = admit(request, principalOf(context.values).key);
     } catch (error) {
       const refusal = toConnectError(error);
       metrics.refused(refusal.code);
-      log.debug({ code: Code[refusal.code] }, 'request refused');
+      log.info({ ...ids, outcome: Code[refusal.code] }, 'request refused');
       throw refusal;
     }
     // The stream may be stuck in a write when its client goes: the signal is told whatever it waits for.
@@ -102,14 +104,14 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       }
     } catch (error) {
       if (error instanceof ConnectError) throw error;
-      log.error({ err: error, job: String(job.id) }, 'request failed by a fault of the relay');
+      log.error({ err: error, ...ids, job: String(job.id) }, 'request failed by a fault of the relay');
       const fault = new ContractError(Code.Internal, 'internal error');
       if (job.messages > 0) yield errorOf(job, fault);
       throw toConnectError(fault);
     } finally {
       context.signal.removeEventListener('abort', leave);
+      logEnd(log, ids, job);
       leave();
-      log.debug({ job: String(job.id), tokens: job.samples.map((sample) => sample.ids.length) }, 'request over');
     }
   }
 
