@@ -47,6 +47,8 @@ export function startCommand(flags: RelayFlags & BrowserFlags): Promise<number> 
     await openBrowserNode({ ...flags, nodeToken, ownKey }, new URL(relay.webUrl), shutdown, () => {
       log(`The browser has ended; the relay goes on: open ${relay.webUrl}/ in a browser to serve again.`);
     });
+    // Before the browser: what runs there may end by itself. Closing twice is closing once.
+    shutdown.add('The relay', relay.close);
     out(`page       ${relay.webUrl}/`);
     out(`metrics    ${relay.webUrl}/metrics`);
     out(`worker     ${relay.grpcUrl}`);
@@ -75,6 +77,7 @@ export async function nodeCommand(flags: BrowserFlags & NodeAccess & { relay: UR
 async function openRelay(flags: RelayFlags, shutdown: Shutdown): Promise<RunningRelay> {
   const relay = await runRelay(flags, log, shutdown.signal);
   shutdown.add('The relay', relay.close);
+  shutdown.allow(flags.closeWait);
   // With nothing to read again, a terminal that is closed ends what was started in it.
   if (flags.tokenFile !== undefined || flags.tlsCert !== undefined) shutdown.onHangup(relay.reload);
   shutdown.signal.throwIfAborted();

@@ -160,6 +160,14 @@ function withRelayFlags(command: Command): Command {
     )
     .addOption(duration('--first-token-wait <time>', 'how long a first token may take', '5m', parsePositiveDuration))
     .addOption(duration('--request-limit <time>', 'how long a whole request may take', '60m', parsePositiveDuration))
+    .addOption(
+      duration(
+        '--close-wait <time>',
+        'how long what runs may go on once the relay is told to end',
+        '3s',
+        parseDuration,
+      ),
+    )
     .option('--ranks <n>', 'fixes the number of nodes, a data-parallel rank each (default: any number)', parseRanks)
     .option('--max-queued <n>', 'how many requests wait at most; 0: none', parseCount, 1024)
     .addOption(

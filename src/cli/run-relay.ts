@@ -20,6 +20,7 @@ export interface RelayFlags extends TrustFlags {
   readonly queueWait: number;
   readonly firstTokenWait: number;
   readonly requestLimit: number;
+  readonly closeWait: number;
   readonly maxQueued: number;
   readonly ranks?: number;
   readonly schedulePolicy: SchedulePolicyName;
@@ -69,6 +70,7 @@ export async function runRelay(
       queueMs: flags.queueWait,
       firstTokenMs: flags.firstTokenWait,
       requestMs: flags.requestLimit,
+      closeGraceMs: flags.closeWait,
       maxQueued: flags.maxQueued,
       ...(flags.ranks === undefined ? {} : { ranks: flags.ranks }),
       schedulePolicy: flags.schedulePolicy,

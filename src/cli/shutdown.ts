@@ -17,6 +17,7 @@ export class Shutdown {
   #opening: Promise<unknown> = Promise.resolve();
   #exit: ((code: number) => void) | undefined;
   #startedAt: number | undefined;
+  #boundMs = CLOSE_BOUND_MS;
   #onHangup: (() => void) | undefined;
   readonly #finished: Promise<number>;
 
@@ -50,6 +51,11 @@ export class Shutdown {
         if (process.ppid !== parent) this.begin(1);
       }, PARENT_CHECK_MS).unref();
     }
+  }
+
+  /** Gives closing so much longer: what runs may end by itself. */
+  allow(ms: number): void {
+    this.#boundMs += ms;
   }
 
   /** What SIGHUP is for instead of ending, as with daemons whose files are replaced under them. */
@@ -110,7 +116,7 @@ export class Shutdown {
   }
 
   async #close(name: string, close: () => Promise<unknown> | unknown): Promise<void> {
-    const left = Math.max(0, (this.#startedAt ?? 0) + CLOSE_BOUND_MS - performance.now());
+    const left = Math.max(0, (this.#startedAt ?? 0) + this.#boundMs - performance.now());
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<'late'>((resolve) => {
       timer = setTimeout(resolve, left, 'late');
