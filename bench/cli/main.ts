@@ -5,6 +5,7 @@ import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { findBrowser } from '../../src/cli/find-browser.ts';
 import { openModel } from '../../src/relay/model/open-model.ts';
+import { FileStore } from '../../src/testing/file-store.node.ts';
 import { nodeGrammarWorkers } from '../../src/testing/grammar-worker.node.ts';
 import { type BenchReport, verdict } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
@@ -65,6 +66,7 @@ async function inNode({ requests, model, quantisation }: BenchOptions): Promise<
     openGpu: async () => gpu,
     readFile: (path: string) => readFile(join(root, path)),
     startGrammarWorker: nodeGrammarWorkers,
+    store: new FileStore(join(root, '.cache', 'tuner.json')),
     log,
   };
   if (model === undefined) return oneAfterTheOther(requests, (request) => runRequest(request, host));

@@ -1,5 +1,6 @@
 import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
 import type { StartGrammarWorker } from '../../src/engine/grammar/grammar-messages.ts';
+import type { TunerStore } from '../../src/engine/tuner-store.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import { WEIGHT_FORMATS } from '../../src/gpu/weight-format.ts';
@@ -26,6 +27,8 @@ export interface BenchHost {
   openGpu(): Promise<GPU>;
   readFile(path: string): Promise<Uint8Array>;
   startGrammarWorker(): Promise<StartGrammarWorker>;
+  /** Where a tuner's choices are kept; absent: nowhere. */
+  readonly store?: TunerStore;
   log(text: string): void;
 }
 

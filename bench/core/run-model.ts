@@ -42,7 +42,7 @@ export async function runModel(request: ModelRequest, host: BenchHost): Promise<
     const roofline = await measureRoofline(device, 3);
     const openedAt = performance.now();
     const model = await openBenchModel(request);
-    const { runner, kernels, times } = await load(device, model, request, openedAt);
+    const { runner, kernels, times } = await load(device, model, request, openedAt, host);
     const work = workOf(model, runner, roofline);
     host.log(
       `\n${model.name}, weights ${model.weights}, on ${adapterName}${software ? ', a software adapter' : ''}\n` +
@@ -70,8 +70,14 @@ interface Loaded {
   readonly times: LoadTimes;
 }
 
-/** As a page's engine does it, but with no room for more than is measured, and nothing kept of what kernels are chosen. */
-async function load(device: GPUDevice, model: OpenedModel, request: ModelRequest, openedAt: number): Promise<Loaded> {
+/** As a page's engine does it, but with no room for more than is measured. */
+async function load(
+  device: GPUDevice,
+  model: OpenedModel,
+  request: ModelRequest,
+  openedAt: number,
+  { store }: BenchHost,
+): Promise<Loaded> {
   const { promptTokens, newTokens, batches } = request;
   const { checkpoint, config, quantisation } = model;
   const most = Math.max(...batches);
@@ -85,7 +91,7 @@ async function load(device: GPUDevice, model: OpenedModel, request: ModelRequest
     quantisation,
     bindingLimit: Math.min(maxStorageBufferBindingSize, maxBufferSize),
   });
-  const setup = { ...request.kernels, version: 'bench' };
+  const setup = { ...request.kernels, version: 'bench', store };
   const chosen = await prepareKernels(device, needs, setup, { results: [], careful: false, plain: false });
   const kernelsMs = performance.now() - openedAt - readMs;
   for (;;) {
