@@ -11,6 +11,7 @@ import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/conn
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { NodeRelay } from '../../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
+import { bearer } from '../testing/bearer.ts';
 import { MODEL_DIR, RelayBench, requestOf } from '../testing/relay-bench.ts';
 import { outputOf } from '../testing/scripted-engine.ts';
 import { ScriptedNode } from '../testing/scripted-node.ts';
@@ -146,6 +147,55 @@ test('over HTTP/2 a body that is refused unread gets its status, and the connect
   // An empty report: of another relay's epoch.
   expect(await status(Buffer.alloc(0))).toBe(409);
   session.close();
+});
+
+test('over HTTP/2 a session’s bounds and end are as over HTTP/1.1', async () => {
+  const tokenFile = join(dir, 'tokens');
+  writeFileSync(tokenFile, 'client client-token-0123456789');
+  const bounded = await RelayBench.start({ ...files, tokenFile, clientInFlight: 2 });
+  try {
+    const baseUrl = `https://localhost:${bounded.relay.webPort}`;
+    // undici, behind fetch, takes no certificate by hand.
+    const session = await new Promise<string>((resolve, reject) => {
+      const headers = { authorization: 'Bearer client-token-0123456789', 'content-type': 'application/json' };
+      const request = httpsRequest(`${baseUrl}/session`, { ca, method: 'POST', headers, agent: false }, (response) => {
+        response.on('data', (text) => resolve(JSON.parse(String(text)).sessionToken));
+      });
+      request.on('error', reject);
+      request.end('{}');
+    });
+    const interceptors = [bearer(session)];
+    const nodeOptions = { ca };
+    const client = createClient(
+      SglangScheduler,
+      createConnectTransport({ baseUrl, httpVersion: '2', nodeOptions, interceptors }),
+    );
+    for (let at = 0; at < 6; at++) await client.getLoads({});
+    const leave = new AbortController();
+    const streams = [0, 1].map((id) =>
+      client
+        .generate(requestOf([id]), leave)
+        [Symbol.asyncIterator]()
+        .next(),
+    );
+    const ends = Promise.allSettled(streams);
+    await vi.waitFor(() => expect(client.getLoads({})).rejects.toMatchObject({ code: Code.ResourceExhausted }));
+    leave.abort();
+    await ends;
+    await vi.waitFor(() => client.getLoads({}));
+    const last = client
+      .generate(requestOf([1]))
+      [Symbol.asyncIterator]()
+      .next();
+    const ended = expect(last).rejects.toMatchObject({ code: Code.Unauthenticated });
+    await vi.waitFor(() => expect(client.abort({ requestId: 'none' })).resolves.toMatchObject({ success: false }));
+    writeFileSync(tokenFile, '');
+    bounded.relay.reload();
+    await ended;
+    await expect(client.getLoads({})).rejects.toMatchObject({ code: Code.Unauthenticated });
+  } finally {
+    await bounded.end();
+  }
 });
 
 test('a certificate that is replaced is used for the next connection, and one that is wrong is not', async () => {
