@@ -9,7 +9,7 @@ const KEY = { root: '0', private: false };
 /** Runs a sequence to its end: everything is computed, and stays cached as long as there is room. */
 function runThrough(kv: KvCache, ids: readonly number[]): void {
   const held = new SequenceKv();
-  kv.begin(held, kv.match(KEY, ids));
+  kv.begin(KEY, held, kv.match(KEY, ids));
   kv.takeCopies();
   if (!kv.extend(held, ids.length)) throw new Error('no room');
   kv.end(KEY, held, ids, ids.length);

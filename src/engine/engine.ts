@@ -106,8 +106,10 @@ export class Engine {
     }
     const arrivedAt = this.#options.now();
     const stops = new Stops(request.stopTokenIds, request.stopStrings);
+    // Ids say nothing of embeddings.
+    const kvRoot = request.inputEmbeds ? `${KV_ROOT}, request ${this.#arrivals}` : KV_ROOT;
     for (const sample of request.samples) {
-      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot: KV_ROOT };
+      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot };
       const sequence = new Sequence(request, sample, this.#options.tokens, order, stops);
       if (sequence.ending && !sequence.mayEndAsMet) {
         this.#end([sequence], sequence.ending);

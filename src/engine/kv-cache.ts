@@ -12,9 +12,9 @@ export class SequenceKv {
 
 /** Who may share blocks with whom, and which of a sequence's tokens may be shared at all. */
 export interface KvKey {
-  /** Weights version and adapter. */
+  /** Weights version and adapter; of a private one its request too. */
   readonly root: string;
-  /** Its input isn't all token ids: it neither matches nor fills the cache. */
+  /** Its input isn't all token ids: it shares with others of its root alone, and nothing stays when these have ended. */
   readonly private: boolean;
 }
 
@@ -36,14 +36,17 @@ interface PendingCopy extends BlockCopy {
 export class KvCache {
   readonly #pool: BlockPool;
   readonly #prefixes: PrefixCache;
+  /** What is private: no news of it leaves the engine. */
+  readonly #private: PrefixCache;
   readonly #enabled: boolean;
   /** Sources of copies that the step being planned will make. */
-  #copied: CacheNode[] = [];
+  #copied: { readonly in: PrefixCache; readonly node: CacheNode }[] = [];
   #copies: PendingCopy[] = [];
 
   constructor(blocks: number, options: { readonly prefixCache: boolean }) {
     this.#pool = new BlockPool(blocks);
     this.#prefixes = new PrefixCache((released) => this.#pool.release(released));
+    this.#private = new PrefixCache((released) => this.#pool.release(released));
     this.#enabled = options.prefixCache;
   }
 
@@ -53,11 +56,11 @@ export class KvCache {
 
   /** Blocks that can be had: free, or cached and not in use. */
   get available(): number {
-    return this.#pool.free + this.#prefixes.evictableBlocks;
+    return this.#pool.free + this.#evictable;
   }
 
   get cachedBlocks(): number {
-    return this.#prefixes.blocks;
+    return this.#prefixes.blocks + this.#private.blocks;
   }
 
   /** Blocks that hold nothing. */
@@ -69,10 +72,16 @@ export class KvCache {
     return this.#prefixes;
   }
 
+  /** Every cached block, for checks. */
+  *nodes(): Generator<CacheNode> {
+    yield* this.#prefixes.nodes();
+    yield* this.#private.nodes();
+  }
+
   /** What is cached of `ids`; the last token is always computed, for its logits. */
   match(key: KvKey, ids: readonly number[], limit = ids.length - 1): CacheMatch {
-    const most = this.#enabled && !key.private ? Math.min(limit, ids.length - 1) : 0;
-    return this.#prefixes.match(key.root, ids, most);
+    const most = this.#enabled ? Math.min(limit, ids.length - 1) : 0;
+    return this.#of(key).match(key.root, ids, most);
   }
 
   /**
@@ -81,12 +90,14 @@ export class KvCache {
    * (`takeCopies`); `onCancel` is called with the tokens left should that come to nothing.
    */
   begin(
+    key: KvKey,
     kv: SequenceKv,
     match: CacheMatch,
     borrowed?: BorrowedTail,
     onCancel: (tokens: number) => void = () => {},
   ): number {
-    this.#prefixes.lock(match.path);
+    const cache = this.#of(key);
+    cache.lock(match.path);
     kv.shared.push(...match.path);
     kv.table.push(...match.path.map((node) => node.block));
     const whole = match.path.length * BLOCK_TOKENS;
@@ -94,8 +105,8 @@ export class KvCache {
     if (!borrows && !match.tail) return whole;
     if (!borrows) {
       // Locked until the step is planned: its block must not be handed out as another copy's target.
-      this.#prefixes.lock([match.tail!.node]);
-      this.#copied.push(match.tail!.node);
+      cache.lock([match.tail!.node]);
+      this.#copied.push({ in: cache, node: match.tail!.node });
     }
     const own = this.#allocate(1);
     if (!own) return whole;
@@ -113,7 +124,7 @@ export class KvCache {
   /** The copies of the step that was planned. */
   takeCopies(): readonly BlockCopy[] {
     const copies = this.#copies.map(({ from, to }) => ({ from, to }));
-    this.#prefixes.unlock(this.#copied);
+    for (const { in: cache, node } of this.#copied) cache.unlock([node]);
     this.#copies = [];
     this.#copied = [];
     return copies;
@@ -136,14 +147,15 @@ export class KvCache {
 
   /** Shares the whole blocks of the first `valid` tokens of a sequence that goes on. */
   share(key: KvKey, kv: SequenceKv, ids: readonly number[], valid: number): void {
-    if (!this.#enabled || key.private) return;
+    if (!this.#enabled) return;
+    const cache = this.#of(key);
     while ((kv.shared.length + 1) * BLOCK_TOKENS <= valid) {
       const index = kv.shared.length;
       const tokens = ids.slice(index * BLOCK_TOKENS, (index + 1) * BLOCK_TOKENS);
-      const node = this.#prefixes.insert(key.root, kv.shared.at(-1), tokens, kv.table[index]!)!;
+      const node = cache.insert(key.root, kv.shared.at(-1), tokens, kv.table[index]!)!;
       // Another sequence's block may have been there already: the same values, by the law of rows.
       kv.table[index] = node.block;
-      this.#prefixes.lock([node]);
+      cache.lock([node]);
       kv.shared.push(node);
     }
   }
@@ -154,19 +166,32 @@ export class KvCache {
     const own = kv.table.slice(kv.shared.length);
     this.#forgetCopies(kv, own);
     const partial = valid - kv.shared.length * BLOCK_TOKENS;
-    if (this.#enabled && !key.private && partial > 0 && own.length > 0) {
+    if (this.#enabled && partial > 0 && own.length > 0) {
       const from = kv.shared.length * BLOCK_TOKENS;
-      this.#prefixes.insert(key.root, kv.shared.at(-1), ids.slice(from, from + partial), own.shift()!);
+      this.#of(key).insert(key.root, kv.shared.at(-1), ids.slice(from, from + partial), own.shift()!);
     }
     this.#pool.release(own);
-    this.#prefixes.unlock(kv.shared);
+    this.#of(key).unlock(kv.shared);
     kv.table.length = 0;
     kv.shared.length = 0;
   }
 
   /** Forgets every prefix that no sequence runs on. Returns the blocks given back. */
   flush(): number {
-    return this.#prefixes.flush();
+    return this.#prefixes.flush() + this.#private.flush();
+  }
+
+  /** The last sequence of a private root has ended. */
+  forget(key: KvKey): void {
+    this.#of(key).forget(key.root);
+  }
+
+  #of(key: KvKey): PrefixCache {
+    return key.private ? this.#private : this.#prefixes;
+  }
+
+  get #evictable(): number {
+    return this.#prefixes.evictableBlocks + this.#private.evictableBlocks;
   }
 
   /** Copies to a sequence that ends are of no use, copies from it can't be made any more. */
@@ -178,8 +203,9 @@ export class KvCache {
 
   #allocate(count: number): number[] | undefined {
     const short = count - this.#pool.free;
-    if (short > this.#prefixes.evictableBlocks) return undefined;
-    if (short > 0) this.#prefixes.evict(short);
+    if (short > this.#evictable) return undefined;
+    // What is private is wanted soon, or gone.
+    if (short > 0) this.#private.evict(short - this.#prefixes.evict(short));
     return this.#pool.allocate(count);
   }
 }

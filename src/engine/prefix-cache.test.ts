@@ -17,7 +17,7 @@ const someIds = fc
 /** Runs a sequence to its end: everything is computed, and stays cached. */
 function runThrough(kv: KvCache, ids: readonly number[], key = KEY): number {
   const held = new SequenceKv();
-  const found = kv.begin(held, kv.match(key, ids));
+  const found = kv.begin(key, held, kv.match(key, ids));
   kv.takeCopies();
   if (!kv.extend(held, ids.length)) throw new Error('no room');
   kv.end(key, held, ids, ids.length);
@@ -76,7 +76,7 @@ describe('the prefix cache', () => {
     expect(kv.available).toBe(6);
     // b is used again and held; a is the oldest.
     const held = new SequenceKv();
-    kv.begin(held, kv.match(KEY, [...b, 1]));
+    kv.begin(KEY, held, kv.match(KEY, [...b, 1]));
     const other = new SequenceKv();
     expect(kv.extend(other, 16)).toBe(true);
     expect(kv.match(KEY, [...a, 1]).tokens).toBe(16);
@@ -114,15 +114,15 @@ describe('the prefix cache', () => {
     runThrough(kv, ids);
     const [first, second] = [new SequenceKv(), new SequenceKv()];
     const forked = (at: number) => [...ids.slice(0, at), 99, 98];
-    expect(kv.begin(first, kv.match(KEY, forked(20)))).toBe(20);
-    expect(kv.begin(second, kv.match(KEY, forked(18)))).toBe(18);
+    expect(kv.begin(KEY, first, kv.match(KEY, forked(20)))).toBe(20);
+    expect(kv.begin(KEY, second, kv.match(KEY, forked(18)))).toBe(18);
     const copies = kv.takeCopies();
     expect(copies.length).toBe(2);
     expect(copies[0]!.from).toBe(copies[1]!.from);
     expect(new Set([...copies.map(({ to }) => to), copies[0]!.from]).size).toBe(3);
     // Nothing is left for a third: it starts with the whole blocks alone.
     const third = new SequenceKv();
-    expect(kv.begin(third, kv.match(KEY, forked(19)))).toBe(16);
+    expect(kv.begin(KEY, third, kv.match(KEY, forked(19)))).toBe(16);
     expect(kv.takeCopies()).toEqual([]);
   });
 
@@ -131,7 +131,7 @@ describe('the prefix cache', () => {
     const ids = Array.from({ length: 24 }, (_, i) => i);
     runThrough(kv, ids);
     const held = new SequenceKv();
-    kv.begin(held, kv.match(KEY, [...ids.slice(0, 20), 99]));
+    kv.begin(KEY, held, kv.match(KEY, [...ids.slice(0, 20), 99]));
     kv.end(KEY, held, [...ids.slice(0, 20), 99], 16);
     expect(kv.takeCopies()).toEqual([]);
     expect(kv.available).toBe(4);
@@ -143,9 +143,9 @@ it('borrows from a block that is itself still to be copied', () => {
   const ids = Array.from({ length: 24 }, (_, i) => i);
   runThrough(kv, ids);
   const [first, second] = [new SequenceKv(), new SequenceKv()];
-  kv.begin(first, kv.match(KEY, [...ids.slice(0, 20), 99, 1]));
+  kv.begin(KEY, first, kv.match(KEY, [...ids.slice(0, 20), 99, 1]));
   const match = kv.match(KEY, [...ids.slice(0, 18), 98, 1]);
-  expect(kv.begin(second, { ...match, tail: undefined, tokens: 16 }, { from: first, tokens: 18 })).toBe(18);
+  expect(kv.begin(KEY, second, { ...match, tail: undefined, tokens: 16 }, { from: first, tokens: 18 })).toBe(18);
   const copies = kv.takeCopies();
   expect(copies.map(({ from }) => from)).toEqual([copies[0]!.from, copies[0]!.from]);
 });
@@ -161,7 +161,7 @@ it('tells a sequence whose lender gave way that it has its whole blocks only', (
   const told = (tokens: number) => {
     left = tokens;
   };
-  expect(kv.begin(borrower, match, { from: lender, tokens: 20 }, told)).toBe(20);
+  expect(kv.begin(KEY, borrower, match, { from: lender, tokens: 20 }, told)).toBe(20);
   kv.end(KEY, lender, ids, 24);
   expect(left).toBe(16);
   expect(kv.takeCopies()).toEqual([]);

@@ -140,6 +140,14 @@ export class PrefixCache {
     return this.evict(this.#blocks);
   }
 
+  /** Gives back what is under `root` and isn't locked: nobody will ask for it again. */
+  forget(root: string): void {
+    const top = this.#roots.get(root);
+    if (top === undefined) return;
+    this.#forgetBelow(top);
+    if (top.children.length === 0) this.#roots.delete(root);
+  }
+
   /** Every node, for checks: parents before children. */
   *nodes(): Generator<CacheNode> {
     const open = [...this.#roots.values()].flatMap((root) => root.children);
@@ -156,6 +164,13 @@ export class PrefixCache {
       this.#roots.set(name, root);
     }
     return root;
+  }
+
+  #forgetBelow(node: CacheNode): void {
+    for (const child of [...node.children]) {
+      this.#forgetBelow(child);
+      if (child.children.length === 0 && child.locks === 0) this.#remove(child);
+    }
   }
 
   #remove(node: CacheNode): void {

@@ -4,7 +4,7 @@ import type { Sequence } from './sequence.ts';
 
 /** Tokens that both begin with and `a` need not compute; the last one's logits are each one's own. */
 function common(a: Sequence, b: Sequence): number {
-  if (a.kvKey.root !== b.kvKey.root || a.kvKey.private || b.kvKey.private) return 0;
+  if (a.kvKey.root !== b.kvKey.root) return 0;
   const most = Math.min(a.cacheLimit, b.ids.length - 1);
   let count = 0;
   while (count < most && a.ids[count] === b.ids[count]) count++;

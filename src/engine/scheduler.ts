@@ -84,6 +84,9 @@ export class Scheduler {
   remove(sequence: Sequence): void {
     this.#waiting.delete(sequence);
     this.#stop(sequence);
+    const { kvKey, request } = sequence;
+    const left = (other: Sequence) => other.request === request && other !== sequence;
+    if (kvKey.private && ![...this.#running, ...this.#waiting].some(left)) this.kv.forget(kvKey);
   }
 
   /** What slots hold on the GPU is unknown: a step that should have started some wasn't made. */
@@ -202,7 +205,7 @@ export class Scheduler {
       // A retracted sequence may wait for its last token, or for credit.
       if (sequence.drawing > 0 || sequence.parked || sequence.compiling) continue;
       // Any may wait for a prefix that another computes now.
-      if (this.#mayShare(sequence) && isSharedSoon(sequence, this.#running, cached(sequence))) continue;
+      if (this.limits.prefixCache && isSharedSoon(sequence, this.#running, cached(sequence))) continue;
       // Nobody overtakes the first in line for want of blocks: it would never get a large share of a busy cache.
       if (!this.#start(sequence)) return;
     }
@@ -219,8 +222,8 @@ export class Scheduler {
     this.#waiting.delete(sequence);
     for (const other of this.#waiting) if (other.arrival < sequence.arrival) other.overtaken++;
     const whole = match.path.length * BLOCK_TOKENS;
-    const borrowed = this.#mayShare(sequence) ? borrowedTail(sequence, this.#running, whole) : undefined;
-    const found = this.kv.begin(sequence.kv, match, borrowed, (tokens) => sequence.begunAt(tokens));
+    const borrowed = this.limits.prefixCache ? borrowedTail(sequence, this.#running, whole) : undefined;
+    const found = this.kv.begin(sequence.kvKey, sequence.kv, match, borrowed, (tokens) => sequence.begunAt(tokens));
     sequence.residency++;
     sequence.begunAt(found);
     sequence.slot = this.#freeSlots.pop()!;
@@ -243,9 +246,5 @@ export class Scheduler {
   /** What is cached of it, as far as it need not be computed. */
   #match(sequence: Sequence): CacheMatch {
     return this.kv.match(sequence.kvKey, sequence.ids, sequence.cacheLimit);
-  }
-
-  #mayShare(sequence: Sequence): boolean {
-    return this.limits.prefixCache && !sequence.kvKey.private;
   }
 }

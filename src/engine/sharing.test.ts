@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { Random } from '../gpu/testing/random.ts';
 import { CpuRunner } from '../model/cpu-runner.ts';
 import type { Runner, SampledRow, StepBatch, StepSequence } from '../model/runner.ts';
 import type { EngineLimits, StepTimes } from './engine-options.ts';
@@ -47,6 +48,29 @@ describe('computed once', () => {
     const ends = [0, 1, 2, 3].map((index) => served.result(1n, index).end);
     expect(ends.map((end) => end?.type === 'finished' && end.cachedTokens)).toEqual([0, 39, 39, 39]);
     expect(served.engine.load().cacheHitRate).toBeCloseTo((3 * 39) / (4 * 40));
+  });
+
+  it('the embeddings of several samples, of which nothing is left', async () => {
+    const { runner, served } = await serve();
+    await runner.openForGood();
+    const drawn = sampling({ temperature: 1, seed: 3n });
+    const more = { inputEmbeds: new Random(3).normals(40 * 16, 1), maxNewTokens: 20, sampling: drawn };
+    const alone: (readonly number[])[] = [];
+    for (const sample of samples(4)) {
+      const one = request(BigInt(sample.index + 1), prompt(40), { ...more, samples: [sample] });
+      alone.push((await served.serve(one)).ids);
+    }
+    expect(served.engine.load().cachedTokens).toBe(0);
+    runner.batches.length = 0;
+    served.submit(request(9n, prompt(40), { ...more, samples: samples(4) }));
+    await served.until(() => served.allEnded());
+    for (const [index, ids] of alone.entries()) expect(served.result(9n, index).ids).toEqual(ids);
+    const given = runner.batches.flatMap(({ sequences }) => sequences.map(({ tokens }) => tokens));
+    const embedded = given.map((tokens) =>
+      typeof tokens === 'object' && 'embeddings' in tokens ? tokens.embeddings.length : 0,
+    );
+    expect(embedded.reduce((sum, length) => sum + length / 16, 0)).toBe(40 + 3);
+    expect(served.engine.load()).toMatchObject({ cachedTokens: 0, usedTokens: 0 });
   });
 
   it('a prefix of two requests that come together', async () => {

@@ -31,8 +31,8 @@ export class UncachedTokens {
     const computing = new Set(running.map(({ request }) => request));
     let tokens = 0;
     for (const sequence of waiting) {
-      const { ids, request, kvKey } = sequence;
-      const shared = limits.prefixCache && !kvKey.private && computing.has(request) ? request.inputIds.length : 0;
+      const { ids, request } = sequence;
+      const shared = limits.prefixCache && computing.has(request) ? request.inputIds.length : 0;
       tokens += ids.length - Math.max(shared, this.#scheduler.cachedTokens(sequence));
       computing.add(request);
     }

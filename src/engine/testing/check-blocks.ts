@@ -12,7 +12,7 @@ export function checkBlocks(scheduler: Scheduler): void {
     owners.set(block, owner);
   };
   const locks = new Map<CacheNode, number>();
-  const nodes = new Set(kv.prefixes.nodes());
+  const nodes = new Set(kv.nodes());
   for (const node of nodes) {
     own(node.block, 'the cache');
     if (node.tokens.length < 1 || node.tokens.length > BLOCK_TOKENS) throw new Error('a node of no or too many tokens');
