@@ -33,7 +33,16 @@ test('joins by a button, tells model, adapter and state, and counts tokens', asy
   const text = page.locator('body');
   expect(await text.innerText()).toMatch(/stories260K/);
   expect(await text.innerText()).toMatch(/swiftshader/i);
-  await collect(schedulerClient(relay.grpc), greedyRequest(PROMPT_IDS, { maxNewTokens: 300, ignoreEos: true, n: 2 }));
+  const client = schedulerClient(relay.grpc);
+  expect((await client.startProfile({ numSteps: 2 })).success).toBe(true);
+  await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 300, ignoreEos: true, n: 2 }));
+  const profile = await client.stopProfile({});
+  expect(profile).toMatchObject({ success: true });
+  expect(profile.message).toMatch(
+    /^Rank 0, 2 steps, .* ms in kernels, each alone and repeated \(.*\):\n {2}\S.* repeats\n/,
+  );
+  expect(profile.message).toMatch(/ linear .* GB\/s, .* GFLOP\/s/);
+  await pollPage(page, '/All steps: 2 of them/.test(document.querySelector("caption")?.textContent)', 5_000);
   await pollPage(page, '/[1-9][0-9.]* *tokens?\\/s/i.test(document.body.innerText)', 10_000);
   await page.screenshot({ path: join(pictures, 'page-serving.png') });
 
