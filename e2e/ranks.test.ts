@@ -1,6 +1,7 @@
 // Two pages, each a data-parallel rank, and an operator who fixed their number.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
+import { metric } from './harness/relay.ts';
 import { collect, failureOf, greedyRequest, idsOf } from './harness/scheduler.ts';
 import { openServing, type Serving } from './harness/serving.ts';
 import { until } from './harness/wait.ts';
@@ -30,7 +31,7 @@ test('an empty rank waits and fails as no node does, and one beyond them is a mi
   expect(idsOf(zero)).toEqual(OUTPUT_IDS.slice(0, 4));
 });
 
-test('two pages are two ranks: the pinned one serves, and a seed makes the same of a prompt on either', async () => {
+test('two pages are two ranks: the pinned one serves, a seed makes the same on either, and what one leaves goes on', async () => {
   const second = await serving.browser.serve(serving.relay.webUrl);
   const { loads } = await serving.client.getLoads({});
   expect(loads.map(({ dpRank }) => dpRank).sort()).toEqual([0, 1]);
@@ -51,7 +52,27 @@ test('two pages are two ranks: the pinned one serves, and a seed makes the same 
   }
   expect(all[0]).toHaveLength(150);
   expect(all[1]).toEqual(all[0]);
-  await second.close({ runBeforeUnload: true });
+
+  // With penalties, and stops that may not come yet: what was made counts at the other page too.
+  const sampling = {
+    ...{ maxNewTokens: 480, minNewTokens: 470, frequencyPenalty: 0.3, repetitionPenalty: 1.1, temperature: 1 },
+    customParams: { seed: 2 },
+  };
+  const calm = await collect(serving.client, pinned(0, sampling));
+  let left: Promise<void> | undefined;
+  const moved = await collect(serving.client, greedyRequest(PROMPT_IDS, sampling), {
+    onChunk: () => {
+      left ??= (async () => {
+        const { loads } = await serving.client.getLoads({});
+        const page = loads[0]?.numRunningReqs === 1 ? serving.page : second;
+        await page.getByRole('button', { name: /leave/i }).click();
+      })();
+    },
+  });
+  await left;
+  expect(idsOf(moved)).toEqual(idsOf(calm));
+  expect(moved.completes[0]?.finishReason).toBe(calm.completes[0]?.finishReason);
+  expect(await metric(serving.relay.webUrl, 'shoal:failovers_total')).toBe(1);
   await until('the page has gone', 5_000, async () => (await serving.client.getLoads({})).loads.length === 1);
 });
 
