@@ -2,12 +2,17 @@ import { AllocationError, BufferOwner } from './buffer-owner.ts';
 import { defaultChoices, type KernelChoices } from './kernel-choices.ts';
 import { LateKernels } from './late-kernels.ts';
 import { PipelineCache } from './pipeline-cache.ts';
+import { deviceLanguage } from './request-device.ts';
 
 export interface GpuOptions {
   /** Bytes a storage binding may have, below the device's own limit; lets tests cut weights into parts. */
   readonly bindingLimit?: number | undefined;
   /** Default: what is taken where no tuner has measured. */
   readonly choices?: KernelChoices | undefined;
+  /** Take kernels' parameters as immediates, where the device has them; default: as uniforms (docs/kernels.md). */
+  readonly immediates?: boolean | undefined;
+  /** Leave kernels that others can stand in for to compileLate. */
+  readonly late?: boolean | undefined;
 }
 
 /** What kernels of one user (a runner, a test) share: the device, its pipelines, and the owner of their buffers. */
@@ -18,13 +23,18 @@ export class Gpu {
   /** Bytes a storage binding may have. */
   readonly bindingLimit: number;
   readonly choices: KernelChoices;
-  readonly late = new LateKernels();
+  /** Whether kernels take their parameters as immediates. */
+  readonly immediates: boolean;
+  readonly #late: LateKernels | undefined;
   readonly #uniforms = new Map<string, Promise<GPUBuffer>>();
   #placeholder: Promise<GPUBuffer> | undefined;
 
-  constructor(device: GPUDevice, { bindingLimit = Number.POSITIVE_INFINITY, choices }: GpuOptions = {}) {
+  constructor(device: GPUDevice, options: GpuOptions = {}) {
+    const { bindingLimit = Number.POSITIVE_INFINITY, choices, immediates = false, late = false } = options;
+    this.immediates = immediates && deviceLanguage(device).has('immediate_address_space');
     this.device = device;
     this.choices = choices ?? defaultChoices(device.features);
+    this.#late = late ? new LateKernels() : undefined;
     this.buffers = new BufferOwner(device);
     this.pipelines = PipelineCache.of(device);
     const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
@@ -68,9 +78,20 @@ export class Gpu {
     ]);
   }
 
+  /** Runs `compile` at once, or leaves it to compileLate: of a kernel that others can stand in for. */
+  async late(compile: () => Promise<void>): Promise<void> {
+    if (this.#late) this.#late.add(compile);
+    else await compile();
+  }
+
+  /** Compiles what was left for later, one after the other. Rejects with ShaderError. */
+  async compileLate(): Promise<void> {
+    await this.#late?.compileAll();
+  }
+
   /** Frees every buffer made through this; none can be made any more. */
   destroy(): void {
-    this.late.end();
+    this.#late?.end();
     this.#uniforms.clear();
     this.buffers.close();
   }

@@ -23,6 +23,18 @@ export interface KernelSource {
 /** A field of a kernel's uniform: an unsigned integer, or an f32. */
 export type UniformField = number | { readonly f32: number };
 
+/** How every kernel with parameters declares them: `requires` and another address space make immediates of them. */
+const UNIFORM = '@group(0) @binding(0) var<uniform> params: Params;';
+const IMMEDIATE = 'var<immediate> params: Params;';
+
+/** Parameters of the bind groups of kernels that take them as immediates: variants of a kernel share groups. */
+const immediates = new WeakMap<GPUBindGroup, Uint32Array<ArrayBuffer>>();
+
+/** Sets all immediates of the pipeline that is set. Not in WebGPU's types yet. */
+export function setImmediates(pass: GPUComputePassEncoder, data: Uint32Array<ArrayBuffer>): void {
+  (pass as unknown as { setImmediates(offset: number, data: Uint32Array<ArrayBuffer>): void }).setImmediates(0, data);
+}
+
 /** A compiled compute kernel. */
 export class Kernel {
   readonly name: string;
@@ -43,11 +55,17 @@ export class Kernel {
     const header = constants.map(([key, value]) => `const ${key} = ${value}u;\n`);
     const enables = (source.enables ?? []).map((feature) => `enable ${feature};\n`);
     const code = [...enables, ...header, ...source.code].join('\n');
-    const compiled = await gpu.pipelines.compile(name, code, source.bindings);
+    const immediate = gpu.immediates && code.includes(UNIFORM);
+    const compiled = immediate
+      ? await gpu.pipelines.compile(name, withImmediates(code), ['immediates', ...source.bindings.slice(1)])
+      : await gpu.pipelines.compile(name, code, source.bindings);
     return new Kernel(gpu, name, compiled, source.threads ?? WORKGROUP_THREADS);
   }
 
-  /** Group 0: the uniform of `fields`, then `buffers`, or ranges from multiples of 256 bytes on, in the order of the kernel's bindings. */
+  /**
+   * Group 0: the uniform of `fields`, then `buffers`, or ranges from multiples of 256 bytes on, in the order of the
+   * kernel's bindings. Of kernels with immediates, `fields` are kept and set with each dispatch.
+   */
   async bind(
     fields: readonly UniformField[],
     buffers: readonly (GPUBuffer | GPUBufferBinding)[],
@@ -58,19 +76,22 @@ export class Kernel {
       if (typeof field === 'number') words[i] = field;
       else floats[i] = field.f32;
     });
-    const uniform = await this.#gpu.uniform(words);
     const { device } = this.#gpu;
+    const bound = buffers.map((range, i) => ({
+      binding: i + 1,
+      resource: 'buffer' in range ? range : { buffer: range },
+    }));
+    const { immediate } = this.#compiled;
+    if (!immediate) bound.unshift({ binding: 0, resource: { buffer: await this.#gpu.uniform(words) } });
     device.pushErrorScope('validation');
     const group = device.createBindGroup({
       label: this.name,
       layout: this.#compiled.layout,
-      entries: [uniform, ...buffers].map((bound, binding) => ({
-        binding,
-        resource: 'buffer' in bound ? bound : { buffer: bound },
-      })),
+      entries: bound,
     });
     const error = await device.popErrorScope();
     if (error) throw new Error(`kernel ${this.name}: ${error.message}`);
+    if (immediate) immediates.set(group, words);
     return group;
   }
 
@@ -79,6 +100,7 @@ export class Kernel {
     if (workgroups === 0) return;
     pass.setPipeline(this.#compiled.pipeline);
     pass.setBindGroup(0, group);
+    if (this.#compiled.immediate) setImmediates(pass, immediates.get(group)!);
     const [x, y] = foldWorkgroups(workgroups);
     pass.dispatchWorkgroups(x, y);
   }
@@ -87,6 +109,10 @@ export class Kernel {
   dispatchThreads(pass: GPUComputePassEncoder, group: GPUBindGroup, threads: number): void {
     this.dispatch(pass, group, Math.ceil(threads / this.#threads));
   }
+}
+
+function withImmediates(code: string): string {
+  return `requires immediate_address_space;\n${code.replace(UNIFORM, IMMEDIATE)}`;
 }
 
 /** The x and y of a dispatch of at least `workgroups` workgroups. */

@@ -1,9 +1,14 @@
-/** How a kernel sees a binding: a uniform, storage it reads, or storage it writes. */
-export type BindingKind = 'uniform' | 'read' | 'write';
+/** How a kernel sees a binding: a uniform, storage it reads, or storage it writes; immediates have none. */
+export type BindingKind = 'uniform' | 'immediates' | 'read' | 'write';
+
+/** Bytes of immediates: what WebGPU promises where there are any. */
+export const IMMEDIATE_BYTES = 64;
 
 export interface CompiledKernel {
   readonly pipeline: GPUComputePipeline;
   readonly layout: GPUBindGroupLayout;
+  /** Whether its parameters are immediates. */
+  readonly immediate: boolean;
 }
 
 /** A shader that the device refuses; the message has the kernel's name and the compiler's words. */
@@ -11,7 +16,7 @@ export class ShaderError extends Error {
   override readonly name = 'ShaderError';
 }
 
-const BUFFER_TYPES: Readonly<Record<BindingKind, GPUBufferBindingType>> = {
+const BUFFER_TYPES: Readonly<Record<Exclude<BindingKind, 'immediates'>, GPUBufferBindingType>> = {
   uniform: 'uniform',
   read: 'read-only-storage',
   write: 'storage',
@@ -52,6 +57,13 @@ export class PipelineCache {
   async #compile(name: string, code: string, bindings: readonly BindingKind[]): Promise<CompiledKernel> {
     // Explicit layouts: the variants of a kernel share bind groups, which 'auto' would tie to one pipeline.
     const layout = this.#layout(bindings);
+    const immediate = bindings[0] === 'immediates';
+    // Not in WebGPU's types yet.
+    const pipelineLayout: GPUPipelineLayoutDescriptor & { immediateSize?: number } = {
+      label: name,
+      bindGroupLayouts: [layout],
+      ...(immediate && { immediateSize: IMMEDIATE_BYTES }),
+    };
     // The scope keeps a refused shader, which is reported below, from being an uncaptured error too.
     this.#device.pushErrorScope('validation');
     const module = this.#device.createShaderModule({ label: name, code });
@@ -60,11 +72,11 @@ export class PipelineCache {
     try {
       const pipeline = await this.#device.createComputePipelineAsync({
         label: name,
-        layout: this.#device.createPipelineLayout({ label: name, bindGroupLayouts: [layout] }),
+        layout: this.#device.createPipelineLayout(pipelineLayout),
         compute: { module, entryPoint: 'main' },
       });
       performance.measure('compile', { start, detail: name });
-      return { pipeline, layout };
+      return { pipeline, layout, immediate };
     } catch (error) {
       await scope.catch(() => {});
       const { messages } = await module.getCompilationInfo();
@@ -79,11 +91,11 @@ export class PipelineCache {
     if (!layout) {
       layout = this.#device.createBindGroupLayout({
         label: key,
-        entries: bindings.map((kind, binding) => ({
-          binding,
-          visibility: GPUShaderStage.COMPUTE,
-          buffer: { type: BUFFER_TYPES[kind] },
-        })),
+        entries: bindings.flatMap((kind, binding) =>
+          kind === 'immediates'
+            ? []
+            : [{ binding, visibility: GPUShaderStage.COMPUTE, buffer: { type: BUFFER_TYPES[kind] } }],
+        ),
       });
       this.#layouts.set(key, layout);
     }

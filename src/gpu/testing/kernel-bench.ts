@@ -30,8 +30,8 @@ export class KernelBench {
     this.gpu = gpu;
   }
 
-  static async open(bindingLimit?: number): Promise<KernelBench> {
-    return new KernelBench(new Gpu(await testDevice(), { bindingLimit }));
+  static async open(bindingLimit?: number, immediates = false): Promise<KernelBench> {
+    return new KernelBench(new Gpu(await testDevice(), { bindingLimit, immediates }));
   }
 
   /** A storage buffer holding `data`. */
