@@ -7,7 +7,9 @@ import { type BenchTable, fixed, percent } from './report.ts';
 /** What was measured with so many sequences at once. */
 export interface Measured {
   readonly batch: number;
-  readonly prefill: { readonly ms: number; readonly share: number } | undefined;
+  /** Of each prompt. */
+  readonly promptTokens: number;
+  readonly prefill: { readonly ms: number; readonly share: number };
   /** Of one step. */
   readonly decode: { readonly ms: number; readonly share: number };
   readonly dispatches: number | undefined;
@@ -35,26 +37,26 @@ const SOFTWARE_BARS: readonly SoftwareBar[] = [
 
 export function modelTable(
   { name }: OpenedModel,
-  { promptTokens, newTokens }: ModelRequest,
+  { newTokens }: ModelRequest,
   measured: readonly Measured[],
   software: boolean,
 ): BenchTable {
   const single = measured.find(({ batch }) => batch === 1);
   return {
     name: 'model',
-    title: `${name}: prompts of ${promptTokens} tokens, up to ${newTokens} new ones (engine)`,
+    title: `${name}, up to ${newTokens} new tokens a prompt (engine; decode: the median step)`,
     columns: [
-      ...['batch', 'prefill tokens/s', 'of roofline', 'ms a step', 'decode tokens/s', 'of roofline'],
+      ...['batch', 'prompt', 'prefill tokens/s', 'of roofline', 'ms a step', 'decode tokens/s', 'of roofline'],
       ...['dispatches a step', 'a token', 'kernels, ms', 'step ÷ kernels'],
     ],
     rows: measured.map((one) => {
-      const { batch, prefill, decode, dispatches, kernelsMs } = one;
-      const prefillRate = prefill && (batch * promptTokens * 1000) / prefill.ms;
+      const { batch, promptTokens, prefill, decode, dispatches, kernelsMs } = one;
+      const prefillRate = (batch * promptTokens * 1000) / prefill.ms;
       const rate = (batch * 1000) / decode.ms;
       const overhead = kernelsMs && decode.ms / kernelsMs;
       return {
         cells: [
-          ...[String(batch), fixed(prefillRate, 1), prefill ? percent(prefill.share) : '–'],
+          ...[String(batch), String(promptTokens), fixed(prefillRate, 1), percent(prefill.share)],
           ...[fixed(decode.ms), fixed(rate, 2), percent(decode.share)],
           ...[dispatches === undefined ? '–' : String(dispatches), fixed(dispatches && dispatches / batch, 1)],
           ...[fixed(kernelsMs), fixed(overhead)],
@@ -63,7 +65,13 @@ export function modelTable(
           ? softwareBar(name, batch, rate, promptTokens === PEER_PROMPT ? prefillRate : undefined, overhead)
           : hardwareBar(one, single && 1000 / single.decode.ms, rate)),
         data: {
-          ...{ batch, prefillMs: prefill?.ms, prefillTokensPerSecond: prefillRate, prefillShare: prefill?.share },
+          ...{
+            batch,
+            promptTokens,
+            prefillMs: prefill.ms,
+            prefillTokensPerSecond: prefillRate,
+            prefillShare: prefill.share,
+          },
           ...{ stepMs: decode.ms, tokensPerSecond: rate, share: decode.share, dispatches, kernelsMs, overhead },
         },
       };
@@ -133,7 +141,7 @@ function hardwareBar({ batch, prefill, decode }: Measured, singleRate: number | 
   const judged: { readonly holds: boolean; readonly bar: string }[] = [];
   if (batch === 1) {
     judged.push({ holds: decode.share >= 0.6, bar: 'decode ≥ 60 % of the copy' });
-    if (prefill) judged.push({ holds: prefill.share >= 0.5, bar: 'prefill ≥ 50 % of multiply-add' });
+    judged.push({ holds: prefill.share >= 0.5, bar: 'prefill ≥ 50 % of multiply-add' });
   }
   if (batch === 8 && singleRate !== undefined) judged.push({ holds: rate >= 5 * singleRate, bar: '≥ 5 × batch 1' });
   return verdictOf(judged);

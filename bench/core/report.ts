@@ -1,3 +1,5 @@
+import type { KernelReport } from '../../src/engine/kernel-report.ts';
+
 /** What a run gives: plain data, so that a Web Worker can hand it over and a file can keep it. */
 export interface BenchReport {
   readonly model: string;
@@ -7,6 +9,8 @@ export interface BenchReport {
   readonly software: boolean;
   readonly roofline: Roofline;
   readonly tables: readonly BenchTable[];
+  /** What the self-test and the tuner said of its kernels. */
+  readonly kernels?: KernelReport;
   /** What wasn't measured, and why. */
   readonly leftOut?: readonly string[];
 }

@@ -17,11 +17,13 @@ import { type OpenedModel, openBenchModel } from './open-bench-model.ts';
 import { type BenchReport, type BenchTable, fixed, printTable, type Roofline } from './report.ts';
 import { measureRoofline } from './roofline.ts';
 import type { BenchHost } from './run-bench.ts';
-import { causalKeys, Work } from './work.ts';
+import { causalKeys, type Rows, Work } from './work.ts';
 
 /** A part is left out where it would take longer than what is left at this share of the roofline. */
 const LIKELY_SHARE = 0.25;
-/** Decode steps that are measured at least, and those that time their kernels, in steps. */
+/** Prompts where the one that was asked for takes too long. */
+const SHORTER_PROMPTS = [64, 16] as const;
+/** Decode steps that are measured at least, and those that timing their kernels takes as long as. */
 const LEAST_STEPS = 8;
 const PROFILE_STEPS = 6;
 
@@ -52,7 +54,7 @@ export async function runModel(request: ModelRequest, host: BenchHost): Promise<
     const leftMs = () => (request.budgetMs ?? Number.POSITIVE_INFINITY) - (performance.now() - startedAt);
     const { measured, tables, leftOut } = await measureBatches(setting, roofline, leftMs, host.log);
     const report = {
-      ...{ model: model.name, weights: model.weights, adapter: adapterName, software, roofline, leftOut },
+      ...{ model: model.name, weights: model.weights, adapter: adapterName, software, roofline, kernels, leftOut },
       tables: [loadTable(times, kernels, runner), modelTable(model, request, measured, software), ...tables],
     };
     for (const table of report.tables) host.log(printTable(table));
@@ -131,47 +133,46 @@ async function measureBatches(
   const measured: Measured[] = [];
   const tables: BenchTable[] = [];
   const leftOut: string[] = [];
-  const fits = (what: string, leastMs: number): boolean => {
-    const [likely, left] = [leastMs / LIKELY_SHARE, leftMs()];
-    if (likely <= left) return true;
-    const seconds = (ms: number) => (Math.max(0, ms) / 1000).toFixed(0);
-    leftOut.push(`${model.name}, ${what}: it would take some ${seconds(likely)} s, and ${seconds(left)} s are left`);
-    return false;
-  };
+  const seconds = (ms: number) => (Math.max(0, ms) / 1000).toFixed(0);
   for (const batch of batches) {
     log(`batch ${batch} …`);
-    const promptRows = {
-      rows: batch * promptTokens,
-      logitsRows: batch,
-      keys: batch * causalKeys(0, promptTokens),
-      steps: Math.ceil((batch * promptTokens) / MAX_ROWS),
+    const likelyMs = (prompt: number) => {
+      const decode = Math.min(newTokens, LEAST_STEPS) * work.leastMs(decodeRows(batch, prompt, newTokens));
+      return (work.leastMs(promptRows(batch, prompt)) + decode) / LIKELY_SHARE;
     };
-    const decodeRows = {
-      rows: batch,
-      logitsRows: batch,
-      keys: batch * (promptTokens + Math.ceil(newTokens / 2)),
-      steps: 1,
-    };
-    const whole = fits(`prefill of ${batch} × ${promptTokens}`, work.leastMs(promptRows));
-    // Decode takes a prompt too: a short one where the long one would be too long.
-    const prompt = whole ? promptTokens : Math.min(promptTokens, BLOCK_TOKENS);
+    const left = leftMs();
+    const prompt = [promptTokens, ...SHORTER_PROMPTS].find((one) => one <= promptTokens && likelyMs(one) <= left);
+    if (prompt !== promptTokens) {
+      const why = `prompts of ${promptTokens} would take some ${seconds(likelyMs(promptTokens))} s, and ${seconds(left)} s are left`;
+      const instead = prompt === undefined ? '' : `: they have ${prompt} tokens`;
+      leftOut.push(`${model.name}, batch ${batch}: ${why}${instead}`);
+    }
+    if (prompt === undefined) continue;
     const times = new GenerationTimes(setting, batch, prompt);
     const prefillMs = await times.prefillMs();
-    const prefill = whole ? { ms: prefillMs, share: work.share(promptRows, prefillMs) } : undefined;
-    const steps = Math.min(newTokens, LEAST_STEPS);
-    if (!fits(`decode of ${batch}`, steps * work.leastMs(decodeRows))) continue;
-    const decode = await times.decodeMs(newTokens, leftMs());
-    const profile = fits(`kernels of a step of ${batch}`, PROFILE_STEPS * decode * LIKELY_SHARE)
-      ? await profileDecode(setting, batch, prompt)
-      : undefined;
+    const decodeMs = await times.decodeMs(newTokens, leftMs());
+    const profileMs = PROFILE_STEPS * decodeMs;
+    const profile = profileMs <= leftMs() ? await profileDecode(setting, batch, prompt) : undefined;
+    if (profile) tables.push(kernelsTable(batch, profile.step, roofline));
+    else leftOut.push(`${model.name}, batch ${batch}: its kernels would take some ${seconds(profileMs)} s`);
     measured.push({
       batch,
-      prefill,
-      decode: { ms: decode, share: work.share(decodeRows, decode) },
+      promptTokens: prompt,
+      prefill: { ms: prefillMs, share: work.share(promptRows(batch, prompt), prefillMs) },
+      decode: { ms: decodeMs, share: work.share(decodeRows(batch, prompt, newTokens), decodeMs) },
       dispatches: profile?.dispatches,
       kernelsMs: profile?.kernelsMs,
     });
-    if (profile) tables.push(kernelsTable(batch, profile.step, roofline));
   }
   return { measured, tables, leftOut };
+}
+
+function promptRows(batch: number, promptTokens: number): Rows {
+  const rows = batch * promptTokens;
+  return { rows, logitsRows: batch, keys: batch * causalKeys(0, promptTokens), steps: Math.ceil(rows / MAX_ROWS) };
+}
+
+/** Of a step in the middle of the new tokens. */
+function decodeRows(batch: number, promptTokens: number, newTokens: number): Rows {
+  return { rows: batch, logitsRows: batch, keys: batch * (promptTokens + Math.ceil(newTokens / 2)), steps: 1 };
 }
