@@ -1,9 +1,13 @@
 import { expect, test, vi } from 'vitest';
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { ModelConfig } from '../checkpoint/model-config.ts';
 import { testDevice } from '../testing/device.ts';
 import { llamaConfig } from './llama-config.ts';
 import { loadLlama } from './load-llama.ts';
+import { convertCheckpoint } from './testing/convert-checkpoint.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
+import { tinyModel } from './testing/tiny-model.ts';
 
 test('a decoded token takes six dispatches a layer, attention split, and six more; one submit, and no buffer', async () => {
   const device = await testDevice();
@@ -36,4 +40,41 @@ test('a decoded token takes six dispatches a layer, attention split, and six mor
     vi.restoreAllMocks();
     runner.destroy();
   }
+});
+
+/** Dispatches of a decoded token whose attention is split. */
+async function decodeDispatches(checkpoint: Checkpoint, config: ModelConfig): Promise<number> {
+  const runner = await loadLlama(await testDevice(), checkpoint, config, {
+    ...{ kvBlocks: 16, maxRows: 32, maxSequences: 2 },
+  });
+  const blockTable = blocksFor(200);
+  const tokens = Array.from({ length: 32 }, (_, i) => i + 3);
+  await runner.step({ sequences: [{ slot: 0, tokens, startPosition: 0, blockTable }], logits: [logitsRow(31, 0)] });
+  const dispatches = vi.spyOn(GPUComputePassEncoder.prototype, 'dispatchWorkgroups');
+  try {
+    await runner.step({
+      sequences: [{ slot: 0, tokens: 'slot', startPosition: 32, blockTable }],
+      logits: [logitsRow(0, 0)],
+    });
+    return dispatches.mock.calls.length;
+  } finally {
+    vi.restoreAllMocks();
+    runner.destroy();
+  }
+}
+
+// The table of docs/kernels.md.
+test.each([
+  ['v of a format of its own: a product', /v_proj/, 1],
+  ['k unlike q and v: two products', /k_proj/, 2],
+  ['up unlike gate: a product and SiLU', /up_proj/, 2],
+  ['k and up: all of these', /k_proj|up_proj/, 4],
+  ['o and down: nothing', /o_proj|down_proj/, 0],
+])('of a mixed file, a layer takes more: %s', async (_, other, more) => {
+  const layers = 2;
+  const { checkpoint, config } = tinyModel(3, { layers });
+  const dense = await decodeDispatches(checkpoint, config);
+  expect(dense).toBeLessThanOrEqual(6 * layers + 6);
+  const mixed = await convertCheckpoint(checkpoint, 'bf16', (name) => other.test(name));
+  expect(await decodeDispatches(mixed, config)).toBe(dense + more * layers);
 });
