@@ -107,6 +107,25 @@ test('a node that can not go on with a sample: another takes it, or its status i
   expect((await alone).error).toMatchObject({ code: status.RESOURCE_EXHAUSTED, details: 'no blocks' });
 });
 
+test('a node that lost its device: its request waits for it, and goes on there once it has another', async () => {
+  const on = await start();
+  const broken = await on.node({ manual: true, nodeId: 'a-node-with-a-gpu' });
+  const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 10 })));
+  await broken.until(() => broken.jobs.length === 1);
+  const jobId = broken.jobs[0]?.jobId ?? 0n;
+  const failed = { code: status.UNAVAILABLE, message: 'the device is lost' };
+  await broken.tell(
+    { jobId, event: { case: 'tokens', value: { tokenIds: outputOf(PROMPT, 3) } } },
+    { jobId, event: { case: 'failed', value: failed } },
+  );
+  await broken.detach();
+  const mended = await on.node({ nodeId: 'a-node-with-a-gpu' });
+  const { messages, error } = await whole;
+  expect(error).toBeUndefined();
+  expect(idsOf(messages)).toEqual(outputOf(PROMPT, 10));
+  expect(mended.jobs[0]?.samples[0]?.emittedIds).toEqual(outputOf(PROMPT, 3));
+});
+
 test('two nodes that call a request wrong are believed: no third gets it', async () => {
   const on = await start();
   const nodes = [await on.node({ manual: true }), await on.node({ manual: true }), await on.node({ manual: true })];

@@ -25,6 +25,12 @@ export interface JobHost {
   release(job: Job): void;
 }
 
+/** A session with a node. */
+export interface Refuser {
+  readonly facts: { readonly nodeId: string };
+  readonly token: string;
+}
+
 /** One Generate request at the relay, from its arrival to the end of its stream. */
 export class Job {
   readonly id: bigint;
@@ -43,7 +49,7 @@ export class Job {
   interrupted = false;
   /** How long it has waited with no node to take it, in milliseconds, since it came or was last interrupted. */
   nodelessMs = 0;
-  /** Nodes that failed it: they don't get it again. */
+  /** Nodes that failed it, by id, or by session where another may do: they don't get it again. */
   readonly refusedBy = new Set<string>();
   /** What the last of those said. */
   lastRefusal: ContractError | undefined;
@@ -159,12 +165,19 @@ export class Job {
     this.nodelessMs = 0;
   }
 
-  /** A node that is its host no more can't go on with it. Two that call it the client's mistake are believed. */
-  refuse(nodeId: string, why: ContractError): void {
+  /**
+   * A node that is its host no more can't go on with it. Two that call it the client's mistake are believed; one that
+   * lost its device may come back with another.
+   */
+  refuse({ facts, token }: Refuser, why: ContractError): void {
     const again = why.code === Code.InvalidArgument && this.lastRefusal?.code === why.code;
-    this.refusedBy.add(nodeId);
+    this.refusedBy.add(why.code === Code.Unavailable ? token : facts.nodeId);
     this.lastRefusal = why;
     if (again) this.fail(why);
+  }
+
+  refusedAt({ facts, token }: Refuser): boolean {
+    return this.refusedBy.has(facts.nodeId) || this.refusedBy.has(token);
   }
 
   /** A node told of it what can't be, and is put out. */

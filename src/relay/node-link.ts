@@ -266,7 +266,7 @@ export class NodeLink implements JobHost, StreamSource {
   private giveBack(job: Job, code: number, message: string): void {
     const running = this.jobs.find(job.id);
     if (running) this.takeAway(running, true);
-    job.refuse(this.facts.nodeId, refusalOf(code, message));
+    job.refuse(this, refusalOf(code, message));
     this.owner.onJobFailed(this, job);
   }
 

@@ -100,7 +100,7 @@ export class Router {
       }
       const { rank } = job.request;
       const candidates = links.filter((link) => rank === undefined || link.rank === rank);
-      const willing = candidates.filter((link) => !job.refusedBy.has(link.facts.nodeId));
+      const willing = candidates.filter((link) => !job.refusedAt(link));
       if (willing.length === 0) {
         this.awaitNode(job, candidates.length > 0);
         continue;
@@ -160,7 +160,9 @@ export class Router {
   }
 
   private awaitNode(job: Job, refused: boolean): void {
-    if (refused && job.lastRefusal) {
+    // One that can't go on at all, such as with a lost device, is as good as lost.
+    const lost = job.interrupted && job.lastRefusal?.code === Code.Unavailable;
+    if (refused && job.lastRefusal && !lost) {
       this.dequeue(job);
       job.fail(job.lastRefusal);
       return;
