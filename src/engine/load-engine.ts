@@ -97,6 +97,7 @@ async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels):
       onBroken: announceLoss,
       now: () => performance.now(),
     });
+    void runner.compileLate().catch((error: Error) => announceLoss(error.message));
     return {
       engine,
       adapter: adapterFacts(adapter),

@@ -72,6 +72,11 @@ export class AdjustLogits {
     this.#maskWords = maskWords;
   }
 
+  /** Compiles what is asked for of this vocabulary, so that it needn't wait for its buffers. */
+  static async compile(gpu: Gpu, vocabulary: number): Promise<void> {
+    await compileKernels(gpu, vocabulary);
+  }
+
   static async create(gpu: Gpu, shape: AdjustShape, buffers: AdjustBuffers): Promise<AdjustLogits> {
     const { vocabulary, tileRows, maxCounted, maxBiases } = shape;
     const { step, logits, results, slots, counted, biases, stops, masks } = buffers;

@@ -1,6 +1,8 @@
+import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { attentionReference } from './attention.reference.ts';
 import { Attention, type AttentionShape, splitItemBytes } from './attention.ts';
+import { type AttentionChoice, attentionChoices } from './attention-choice.ts';
 import { KvPool } from './kv-pool.reference.ts';
 import type { SequenceEntry } from './pack-step.ts';
 import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
@@ -12,6 +14,10 @@ beforeAll(async () => {
 });
 afterAll(() => bench.close());
 
+/** Kernels with barriers take a second each to compile on a software adapter. */
+const long = import.meta.env.SHOAL_LONG === '1' || import.meta.env.SHOAL_LONG === 'true';
+const TILES: AttentionChoice = { whole: 'tiles', parts: 'tiles' };
+
 const BLOCKS = 40;
 const rowsOf = (sequence: SequenceEntry) => (sequence.tokens === 'slot' ? 1 : sequence.tokens.length);
 
@@ -22,16 +28,18 @@ async function attend(
   query: Float32Array<ArrayBuffer>,
   pool: KvPool,
   splitItems = 1024,
+  choice?: AttentionChoice,
 ) {
   const { buffer: step, packed } = await bench.step(sequences, [], splitItems);
   const output = await bench.zeros(query.length);
-  const attention = await Attention.create(bench.gpu, shape, {
+  const buffers = {
     step,
     query: await bench.buffer(query),
     kv: await bench.buffer(pool.values),
     parts: await bench.gpu.storage('parts', Math.max(1, packed.work.splitItems) * splitItemBytes(shape)),
     output,
-  });
+  };
+  const attention = await Attention.create(bench.gpu, shape, buffers, choice);
   await bench.run((pass) => attention.encode(pass, packed.work));
   return { output: await bench.read(output, query.length), work: packed.work };
 }
@@ -97,6 +105,10 @@ describe.each([
         }
       }
     }
+    if (long || headSize === 64 || heads === 14) {
+      const tiles = await attend(shape, sequences, query, pool, 1024, TILES);
+      expect(bits(tiles.output)).toEqual(bits(output));
+    }
   });
 });
 
@@ -149,4 +161,49 @@ test('rows that the scratch has no room for take the whole form', async () => {
   expect(roomy.work).toEqual({ wholeRows: 0, splitRows: 3, splitItems: 9 });
   expect(tight.work).toEqual({ wholeRows: 1, splitRows: 2, splitItems: 6 });
   expect(bits(tight.output)).toEqual(bits(roomy.output));
+});
+
+test.skipIf(!long)(
+  'tiles of any lines give the bits of threads, whatever is split',
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.constantFrom([1, 1, 64], [6, 2, 32], [9, 3, 64], [20, 1, 16], [32, 4, 128]),
+        fc.array(fc.tuple(fc.integer({ min: 1, max: 40 }), fc.integer({ min: 0, max: 150 })), {
+          minLength: 1,
+          maxLength: 5,
+        }),
+        fc.constantFrom({}, { window: 20 }, { window: 100 }),
+        fc.integer({ min: 0, max: 1 << 20 }),
+        async ([heads, kvHeads, headSize], lengths, more, seed) => {
+          const shape = { heads: heads!, kvHeads: kvHeads!, headSize: headSize!, kvFormat: 'f32', ...more } as const;
+          const random = new Random(seed);
+          const pool = randomPool(random, shape);
+          // Sequences share blocks: nothing is written here.
+          const sequences = lengths.map(([rows, startPosition], slot): SequenceEntry => {
+            const blockTable = random.permutation(BLOCKS).slice(0, Math.ceil((rows + startPosition) / 16));
+            return { slot, tokens: new Uint32Array(rows), startPosition, blockTable };
+          });
+          const rows = lengths.reduce((sum, [count]) => sum + count, 0);
+          const query = random.normals(rows * heads! * headSize!, 2);
+          const splitItems = seed % 3 === 0 ? 0 : 1024;
+          const threads = await attend(shape, sequences, query, pool, splitItems);
+          for (const choice of attentionChoices(shape).slice(1)) {
+            const { output } = await attend(shape, sequences, query, pool, splitItems, choice);
+            expect(bits(output)).toEqual(bits(threads.output));
+          }
+        },
+      ),
+      { numRuns: 25 },
+    );
+  },
+  300_000,
+);
+
+test('heads that are too large for tiles are refused', async () => {
+  const shape: AttentionShape = { heads: 1, kvHeads: 1, headSize: 256, kvFormat: 'f32' };
+  const pool = new KvPool(1, 1, 256);
+  const sequences: SequenceEntry[] = [{ slot: 0, tokens: 'slot', startPosition: 0, blockTable: [0] }];
+  expect(attentionChoices(shape)).toHaveLength(1);
+  await expect(attend(shape, sequences, new Float32Array(256), pool, 0, TILES)).rejects.toThrow(/256 numbers/);
 });

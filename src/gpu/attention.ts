@@ -1,16 +1,8 @@
-import mergeCode from '../../shaders/attention-merge.wgsl?raw';
-import ruleCode from '../../shaders/attention-merge-rule.wgsl?raw';
-import partsCode from '../../shaders/attention-parts.wgsl?raw';
-import splitCode from '../../shaders/attention-split.wgsl?raw';
-import wholeCode from '../../shaders/attention-whole.wgsl?raw';
-import stepCode from '../../shaders/step.wgsl?raw';
+import type { AttentionChoice } from './attention-choice.ts';
+import { type AttentionKernel, compileAttention, compileMerge } from './attention-kernels.ts';
 import type { Gpu } from './gpu.ts';
-import { Kernel } from './kernel.ts';
-import { KV_FORMATS, type KvFormat } from './kv-format.ts';
-import { expandTemplate } from './template.ts';
-
-/** A decode row has few parts: half the usual workgroup gives twice the cores something to do. */
-const PARTS_THREADS = 32;
+import type { Kernel } from './kernel.ts';
+import type { KvFormat } from './kv-format.ts';
 
 export interface AttentionShape {
   readonly heads: number;
@@ -44,57 +36,46 @@ export interface AttentionWork {
   readonly splitItems: number;
 }
 
+interface AttentionGroups {
+  readonly whole: GPUBindGroup;
+  readonly parts: GPUBindGroup;
+  readonly merge: GPUBindGroup;
+}
+
 /** Bytes of scratch for one split of a row. */
 export function splitItemBytes(shape: { readonly heads: number; readonly headSize: number }): number {
   return shape.heads * (shape.headSize + 4) * 4;
 }
 
 /**
- * Grouped-query attention over KV block tables, in two forms with the same sums: 'whole', a thread a row and head
- * (prefill), and 'parts' + 'merge', a thread a split of 64 keys (decode, and the last rows of a prompt). The step's metadata says which row takes
- * which; see shaders/attention-*.wgsl.
+ * Grouped-query attention over KV block tables: of whole rows (prefill), and of parts of 64 keys that are merged (decode,
+ * and the last rows of a prompt), with the same sums. The step's metadata says which row takes which; see
+ * shaders/attention-*.wgsl. Parts are compiled late: until then all rows have to be whole.
  */
 export class Attention {
-  readonly #kernels: readonly [Kernel, Kernel, Kernel];
-  readonly #groups: readonly [GPUBindGroup, GPUBindGroup, GPUBindGroup];
-  readonly #heads: number;
-  readonly #words: number;
+  readonly #whole: AttentionKernel;
+  readonly #merge: Kernel;
+  readonly #groups: AttentionGroups;
+  /** Threads that merge a row. */
+  readonly #mergeThreads: number;
+  #parts: AttentionKernel | undefined;
 
-  private constructor(
-    shape: AttentionShape,
-    kernels: readonly [Kernel, Kernel, Kernel],
-    groups: readonly [GPUBindGroup, GPUBindGroup, GPUBindGroup],
-  ) {
-    this.#heads = shape.heads;
-    this.#words = shape.headSize / 4;
-    this.#kernels = kernels;
+  private constructor(whole: AttentionKernel, merge: Kernel, groups: AttentionGroups, mergeThreads: number) {
+    this.#whole = whole;
+    this.#merge = merge;
     this.#groups = groups;
+    this.#mergeThreads = mergeThreads;
   }
 
-  static async create(gpu: Gpu, shape: AttentionShape, buffers: AttentionBuffers): Promise<Attention> {
+  /** Throws RangeError where a form can't be had of this shape. */
+  static async create(
+    gpu: Gpu,
+    shape: AttentionShape,
+    buffers: AttentionBuffers,
+    choice: AttentionChoice = gpu.choices.attention,
+  ): Promise<Attention> {
     const words = shape.headSize / 4;
-    const constants = { HEAD_WORDS: words };
-    const kvCode = KV_FORMATS[shape.kvFormat].code;
-    const [whole, parts, merge] = await Promise.all([
-      Kernel.compile(gpu, {
-        name: `attention-whole ${shape.kvFormat}`,
-        code: [stepCode, kvCode, expandTemplate(splitCode, constants), ruleCode, expandTemplate(wholeCode, constants)],
-        constants,
-        bindings: ['uniform', 'read', 'read', 'read', 'write'],
-      }),
-      Kernel.compile(gpu, {
-        name: `attention-parts ${shape.kvFormat}`,
-        code: [stepCode, kvCode, expandTemplate(splitCode, constants), expandTemplate(partsCode, constants)],
-        constants,
-        threads: PARTS_THREADS,
-        bindings: ['uniform', 'read', 'read', 'read', 'write'],
-      }),
-      Kernel.compile(gpu, {
-        name: 'attention-merge',
-        code: [stepCode, ruleCode, mergeCode],
-        bindings: ['uniform', 'read', 'read', 'write'],
-      }),
-    ]);
+    const [whole, merge] = await Promise.all([compileAttention(gpu, shape, 'whole', choice), compileMerge(gpu)]);
     const fields = [
       shape.heads,
       shape.kvHeads,
@@ -103,18 +84,34 @@ export class Attention {
       shape.bidirectional ? 1 : 0,
     ];
     const { step, query, kv, output } = buffers;
-    const groups = await Promise.all([
-      whole.bind(fields, [step, query, kv, output]),
-      parts.bind(fields, [step, query, kv, buffers.parts]),
+    const [wholeGroup, partsGroup, mergeGroup] = await Promise.all([
+      whole.kernel.bind(fields, [step, query, kv, output]),
+      whole.kernel.bind(fields, [step, query, kv, buffers.parts]),
       merge.bind([shape.heads, words], [step, buffers.parts, output]),
     ]);
-    return new Attention(shape, [whole, parts, merge], groups);
+    const groups = { whole: wholeGroup, parts: partsGroup, merge: mergeGroup };
+    const attention = new Attention(whole, merge, groups, shape.heads * words);
+    await gpu.late(async () => {
+      attention.#parts = await compileAttention(gpu, shape, 'parts', choice);
+    });
+    return attention;
+  }
+
+  /** Compiles what must be there first, so that nothing waits for it later. */
+  static async compile(gpu: Gpu, shape: AttentionShape): Promise<void> {
+    await Promise.all([compileAttention(gpu, shape, 'whole', gpu.choices.attention), compileMerge(gpu)]);
+  }
+
+  /** Whether rows may be split by now. */
+  get splits(): boolean {
+    return this.#parts !== undefined;
   }
 
   encode(pass: GPUComputePassEncoder, work: AttentionWork): void {
-    const [whole, parts, merge] = this.#kernels;
-    whole.dispatchThreads(pass, this.#groups[0], work.wholeRows * this.#heads);
-    parts.dispatchThreads(pass, this.#groups[1], work.splitItems * this.#heads);
-    merge.dispatchThreads(pass, this.#groups[2], work.splitRows * this.#heads * this.#words);
+    this.#whole.encode(pass, this.#groups.whole, work.wholeRows);
+    if (work.splitItems === 0) return;
+    if (!this.#parts) throw new Error('rows are split before the kernel for it is there');
+    this.#parts.encode(pass, this.#groups.parts, work.splitItems);
+    this.#merge.dispatchThreads(pass, this.#groups.merge, work.splitRows * this.#mergeThreads);
   }
 }

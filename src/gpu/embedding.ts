@@ -5,7 +5,7 @@ import { Kernel } from './kernel.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
 import { expandTemplate } from './template.ts';
-import { matrixLayout, wordsOfRow } from './weight-format.ts';
+import { type MatrixFormat, matrixLayout, wordsOfRow } from './weight-format.ts';
 import type { WeightMatrix } from './weight-matrix.ts';
 
 export interface EmbeddingBuffers {
@@ -44,24 +44,18 @@ export class Embedding {
     this.#output = output;
   }
 
+  /** Compiles what a matrix with parts of this format will ask for, so that it needn't wait for the weights. */
+  static async compile(gpu: Gpu, format: MatrixFormat): Promise<void> {
+    await compileEmbedding(gpu, format, true);
+  }
+
   static async create(gpu: Gpu, matrix: WeightMatrix, buffers: EmbeddingBuffers): Promise<Embedding> {
     const words = rowWords(matrix.columns);
     const { norm } = buffers;
     const lanes = norm ? 4 * squaresWords(matrix.columns) : words;
-    const normed = norm ? (['read', 'write', 'write'] as const) : [];
     const parts = await Promise.all(
       matrix.parts.map(async (part) => {
-        const layout = matrixLayout(part.format);
-        const kernel = await Kernel.compile(gpu, {
-          name: `embedding ${part.format}`,
-          code: [stepCode, ...layout.code, expandTemplate(code, { NORM_INPUT: norm ? 1 : 0, PLAIN: norm ? 0 : 1 })],
-          constants: { ...layout.constants, SCALES_BINDING: 5 + normed.length },
-          bindings: [
-            ...(['uniform', 'read', 'read', 'read', 'write'] as const),
-            ...normed,
-            ...layout.planes.slice(1).map(() => 'read' as const),
-          ],
-        });
+        const kernel = await compileEmbedding(gpu, part.format, norm !== undefined);
         const [weights, ...scales] = part.planes;
         const group = await kernel.bind(
           [part.firstRow, part.rows, matrix.columns, words, wordsOfRow(part.format, matrix.columns), lanes],
@@ -93,4 +87,19 @@ export class Embedding {
   encode(pass: GPUComputePassEncoder, rows: number): void {
     for (const { kernel, group } of this.#parts) kernel.dispatchThreads(pass, group, rows * this.#lanes);
   }
+}
+
+export function compileEmbedding(gpu: Gpu, format: MatrixFormat, norm: boolean): Promise<Kernel> {
+  const layout = matrixLayout(format);
+  const normed = norm ? (['read', 'write', 'write'] as const) : [];
+  return Kernel.compile(gpu, {
+    name: `embedding ${format}`,
+    code: [stepCode, ...layout.code, expandTemplate(code, { NORM_INPUT: norm ? 1 : 0, PLAIN: norm ? 0 : 1 })],
+    constants: { ...layout.constants, SCALES_BINDING: 5 + normed.length },
+    bindings: [
+      ...(['uniform', 'read', 'read', 'read', 'write'] as const),
+      ...normed,
+      ...layout.planes.slice(1).map(() => 'read' as const),
+    ],
+  });
 }

@@ -1,3 +1,4 @@
+import { type AttentionChoice, DEFAULT_ATTENTION } from './attention-choice.ts';
 import { type ChooseLinear, defaultChoice } from './linear-choice.ts';
 
 /** exact: f32 sums in an order that follows from a tensor's shape. fast: f16 or int8 products, with a tolerance of their own. */
@@ -7,6 +8,7 @@ export type Precision = 'exact' | 'fast';
 export interface KernelChoices {
   readonly precision: Precision;
   readonly linear: ChooseLinear;
+  readonly attention: AttentionChoice;
 }
 
 /** What is taken where no tuner has measured. */
@@ -14,5 +16,6 @@ export function defaultChoices(features: { has(feature: string): boolean }): Ker
   return {
     precision: 'exact',
     linear: (part, form) => defaultChoice(part, form, features.has('subgroups')),
+    attention: DEFAULT_ATTENTION,
   };
 }

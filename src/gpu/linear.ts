@@ -1,12 +1,18 @@
 import type { Gpu } from './gpu.ts';
 import { tellWork } from './kernel-work.ts';
-import { type ChooseLinear, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
+import {
+  type ChooseLinear,
+  checkChoice,
+  type LinearChoice,
+  type LinearPartShape,
+  MATVEC_COLUMNS,
+} from './linear-choice.ts';
 import { LinearKernel } from './linear-kernel.ts';
 import type { LinearForm, LinearVariant } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
-import { wordsOfRow } from './weight-format.ts';
+import { type MatrixFormat, wordsOfRow } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
 
 export interface LinearBuffers {
@@ -165,13 +171,9 @@ async function bindPart(
   const choice = choose(partShape(matrix, part), form);
   const { splits } = choice;
   const words = wordsOfRow(part.format, matrix.columns);
-  for (const { splitThreads } of [choice.matmul, ...choice.matvec]) {
-    if (splitThreads !== 1 && splitThreads !== splits) {
-      throw new RangeError(`${splitThreads} threads along K for ${splits} splits`);
-    }
-  }
+  checkChoice(choice);
   const kernels = await compileFirst(gpu, part.format, form, choice, shape.mostColumns);
-  gpu.late.add(() => compileRest(gpu, part.format, form, choice, kernels));
+  await gpu.late(() => compileRest(gpu, part.format, form, choice, kernels));
   const [weights, ...scales] = part.planes;
   const unused = await gpu.placeholder();
   const [fields, reads, writes, sums] = finishParts(finish);

@@ -128,6 +128,11 @@ export class Sampler {
     this.#shape = shape;
   }
 
+  /** Compiles what a sampler of this vocabulary asks for, so that it needn't wait for its buffers. */
+  static async compile(gpu: Gpu, vocabulary: number): Promise<void> {
+    await compileSampler(gpu, vocabulary, vocabulary <= SMALL_VOCABULARY);
+  }
+
   static async create(gpu: Gpu, shape: SamplerShape, buffers: SamplerBuffers): Promise<Sampler> {
     const { vocabulary, tileRows } = shape;
     const jobCount = 2 * tileRows;

@@ -1,3 +1,4 @@
+import { DEFAULT_ATTENTION } from './attention-choice.ts';
 import { choiceName, type ForcedKernel, isOfPath } from './choice-name.ts';
 import { DeviceWatch, TrialLost } from './device-watch.ts';
 import type { KernelChoices, Precision } from './kernel-choices.ts';
@@ -79,6 +80,7 @@ export class Tuner {
   get choices(): KernelChoices {
     return {
       precision: this.#options.precision,
+      attention: DEFAULT_ATTENTION,
       linear: (part, form) => {
         const key = productKey(part, form);
         const chosen = this.#chosen.get(key);

@@ -30,8 +30,8 @@ export interface GpuRunnerParts extends DrawParts {
   readonly limits: RunnerLimits;
   readonly weightBytes: number;
   readonly kvBytes: number;
-  /** Splits that attention's scratch holds. */
-  readonly splitItems: number;
+  /** Splits that attention's scratch holds; none before there is a kernel for them. */
+  readonly splitItems: () => number;
 }
 
 /** A step that was submitted: what it is and where its results go. */
@@ -206,6 +206,11 @@ export class GpuRunner implements Runner {
     }
   }
 
+  /** Compiles the kernels that LoadOptions.late left for later; others stand in for them. Rejects with ShaderError. */
+  compileLate(): Promise<void> {
+    return this.#parts.gpu.compileLate();
+  }
+
   destroy(): void {
     this.#finish(new RunnerLostError('the runner was destroyed'));
     this.#parts.gpu.destroy();
@@ -223,7 +228,7 @@ export class GpuRunner implements Runner {
     if (this.#end) throw this.#end;
     if (this.#profiling) throw new StepError('kernels are being timed');
     if (this.#pending) throw new StepError("the step before has masked rows that weren't drawn");
-    return encodeStep(this.#words, batch, this.#parts, this.#slots);
+    return encodeStep(this.#words, batch, { limits: this.limits, splitItems: this.#parts.splitItems() }, this.#slots);
   }
 
   /** Writes what the step's kernels read. */

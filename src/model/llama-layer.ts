@@ -72,7 +72,7 @@ interface RowsKernel {
 export class LlamaLayer {
   readonly kvCopy: KvCopy;
   readonly #before: readonly RowsKernel[];
-  readonly #attention: Attention;
+  readonly attention: Attention;
   readonly #after: readonly RowsKernel[];
 
   private constructor(
@@ -83,7 +83,7 @@ export class LlamaLayer {
   ) {
     this.kvCopy = kvCopy;
     this.#before = before;
-    this.#attention = attention;
+    this.attention = attention;
     this.#after = after;
   }
 
@@ -150,7 +150,7 @@ export class LlamaLayer {
 
   encode(pass: GPUComputePassEncoder, rows: number, work: AttentionWork): void {
     for (const kernel of this.#before) kernel.encode(pass, rows);
-    this.#attention.encode(pass, work);
+    this.attention.encode(pass, work);
     for (const kernel of this.#after) kernel.encode(pass, rows);
   }
 }

@@ -3,7 +3,6 @@ import type { Gpu } from '../gpu/gpu.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { type AnySource, WeightMatrix } from '../gpu/weight-matrix.ts';
-import { compileHead, compileLayer } from './compile-products.ts';
 import type { LlamaConfig } from './llama-config.ts';
 import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
 
@@ -31,7 +30,7 @@ export interface LlamaWeights {
   readonly bytes: number;
 }
 
-/** Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says, and compiles their products. Throws CheckpointError or AllocationError. */
+/** Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says. Throws CheckpointError or AllocationError. */
 export async function loadLlamaWeights(
   gpu: Gpu,
   checkpoint: Checkpoint,
@@ -45,7 +44,6 @@ export async function loadLlamaWeights(
   if (!(from >= 0 && from < to && to <= config.layers)) {
     throw new RangeError(`layers ${from} to ${to} of a model of ${config.layers}`);
   }
-  const start = performance.now();
   const tensors = new LlamaTensors(checkpoint, onRead, quantisation);
   const before = gpu.buffers.liveBytes;
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
@@ -66,33 +64,21 @@ export async function loadLlamaWeights(
     gpu.device.queue.writeBuffer(buffer, 0, await tensors.vector(name, hiddenSize));
     return buffer;
   };
-  // Kernels compile while the weights are read: both take seconds, on cores of their own.
-  const compiling: Promise<void>[] = [];
-  const compile = (kernels: Promise<void>) => {
-    // Its rejection is thrown below; where reading fails first, that is what is told.
-    kernels.catch(() => {});
-    compiling.push(kernels);
-  };
   const embedding = embeddingSource && (await WeightMatrix.load(gpu, hiddenSize, [embeddingSource]));
-  if (embedding && isLast && config.tiedHead) compile(compileHead(gpu, embedding));
   const layers: LlamaLayerWeights[] = [];
   for (const [i, source] of sources.entries()) {
     const names = layerNames(from + i);
-    const layer = {
+    layers.push({
       attentionNorm: await norm(names.attentionNorm),
       qkv: await pairedIfPossible(gpu, hiddenSize, source.qkv, config.headSize / 2),
       attentionOutput: await WeightMatrix.load(gpu, config.heads * config.headSize, source.attentionOutput),
       feedForwardNorm: await norm(names.feedForwardNorm),
       gateUp: await pairedIfPossible(gpu, hiddenSize, source.gateUp, config.intermediateSize),
       down: await WeightMatrix.load(gpu, config.intermediateSize, source.down),
-    };
-    layers.push(layer);
-    compile(compileLayer(gpu, layer));
+    });
   }
   const finalNorm = isLast ? await norm(FINAL_NORM_NAME) : undefined;
   const head = headSource ? await WeightMatrix.load(gpu, hiddenSize, [headSource]) : isLast ? embedding : undefined;
-  performance.measure('load read', { start });
-  await Promise.all(compiling);
   return {
     from,
     to,

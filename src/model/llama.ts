@@ -100,6 +100,11 @@ export class Llama implements ForwardModel {
     return this.#loadedHead.normed;
   }
 
+  /** Whether attention can split rows by now. */
+  get splits(): boolean {
+    return this.#layers.every((layer) => layer.attention.splits);
+  }
+
   copyBlocks(pass: GPUComputePassEncoder, copies: number): void {
     for (const layer of this.#layers) layer.kvCopy.encode(pass, copies);
   }
@@ -163,6 +168,7 @@ async function createHead(
           outputStride: config.vocabSize,
           countWord: STEP_HEADER.logits,
           firstColumn: tile * tileRows,
+          mostColumns: tileRows,
         },
         { step, input: normed, output: logits },
       ),

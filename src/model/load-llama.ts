@@ -9,10 +9,12 @@ import type { Quantisation } from '../gpu/quantise.ts';
 import { Sampler } from '../gpu/sampler.ts';
 import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
+import { compileKernels } from './compile-kernels.ts';
 import { GpuRunner } from './gpu-runner.ts';
 import { blockBytes, type KvGroup, type KvRequest, poolBlocks } from './kv-layout.ts';
 import { Llama } from './llama.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
+import { llamaKernels } from './llama-kernels.ts';
 import { loadLlamaWeights } from './llama-weights.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from './runner.ts';
 import { SlotBuffers } from './slot-buffers.ts';
@@ -49,6 +51,8 @@ export interface LoadOptions extends KvRequest {
   readonly bindingLimit?: number;
   /** Which variants of kernels to use; default: what is taken where no tuner has measured. */
   readonly choices?: KernelChoices;
+  /** Leave kernels that others can stand in for to GpuRunner.compileLate. */
+  readonly late?: boolean;
   /** Bytes of tensors read so far, of all that will be. */
   readonly onProgress?: (loadedBytes: number, totalBytes: number) => void;
 }
@@ -66,7 +70,12 @@ export async function loadLlama(
   const config = llamaConfig(modelConfig);
   const gpu = new Gpu(device, options);
   try {
-    return await load(gpu, checkpoint, config, options);
+    const needs = llamaKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
+    const start = performance.now();
+    // Kernels compile while weights are read: both take seconds, on cores of their own.
+    const [runner] = await Promise.all([load(gpu, checkpoint, config, options), compileKernels(gpu, needs)]);
+    performance.measure('load model', { start });
+    return runner;
   } catch (error) {
     gpu.destroy();
     throw error;
@@ -77,17 +86,8 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
   const groups = llamaKvGroups(config);
   const blocks = poolBlocks(groups, options, gpu.bindingLimit);
   const limits = runnerLimits(config, options, blocks);
-  const start = performance.now();
-  const weights = await loadLlamaWeights(
-    gpu,
-    checkpoint,
-    config,
-    { from: 0, to: config.layers },
-    progress(checkpoint, config, options),
-    options.quantisation,
-  );
+  const { maxRows, maxLogitsRows } = limits;
   const positions = Math.min(limits.contextLength, blocks * BLOCK_TOKENS);
-  performance.measure('load weights', { start });
   const splitItems = Math.max(
     1,
     Math.min(
@@ -96,16 +96,24 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     ),
   );
   const maxTableBlocks = Math.ceil(positions / BLOCK_TOKENS);
-  const kv = await Promise.all(
-    groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
-  );
-  const [step, attentionParts, slots] = await Promise.all([
+  const start = performance.now();
+  const [kv, step, attentionParts, slots, weights] = await Promise.all([
+    Promise.all(
+      groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
+    ),
     gpu.storage('step', stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems }) * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
     SlotBuffers.create(gpu, limits),
+    loadLlamaWeights(
+      gpu,
+      checkpoint,
+      config,
+      { from: 0, to: config.layers },
+      progress(checkpoint, config, options),
+      options.quantisation,
+    ),
   ]);
-  performance.measure('load pool', { start });
-  const { maxRows, maxLogitsRows } = limits;
+  performance.measure('load weights', { start });
   const model = await Llama.create(gpu, config, weights, {
     step,
     lastIds: slots.lastIds,
@@ -115,7 +123,6 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     positions,
     attentionParts,
   });
-  performance.measure('load model', { start });
   const { tileRows, logits } = model;
   const vocabulary = config.vocabSize;
   const { maxTop, maxLogprobIds, maxBiases } = limits;
@@ -129,7 +136,6 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     { vocabulary, tileRows, maxLogitsRows, maxCounted: maxCountedIds(limits), maxBiases },
     { ...slots, step, logits, results: sampler.results },
   );
-  performance.measure('load sampler', { start });
   const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
   const advance = await StepAdvance.create(gpu, step);
   return GpuRunner.create({
@@ -143,7 +149,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     limits,
     weightBytes: weights.bytes,
     kvBytes,
-    splitItems,
+    splitItems: () => (model.splits ? splitItems : 0),
   });
 }
 

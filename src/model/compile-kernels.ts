@@ -1,0 +1,22 @@
+import { AdjustLogits } from '../gpu/adjust-logits.ts';
+import { Attention } from '../gpu/attention.ts';
+import { Embedding } from '../gpu/embedding.ts';
+import type { Gpu } from '../gpu/gpu.ts';
+import type { KernelNeeds } from '../gpu/kernel-needs.ts';
+import { Linear } from '../gpu/linear.ts';
+import { Sampler } from '../gpu/sampler.ts';
+
+/**
+ * Compiles what takes long of a model's kernels, in that order: they are known before a weight is read, and compile while
+ * weights are. What asks for them later finds them, or compiles what turned out otherwise.
+ */
+export async function compileKernels(gpu: Gpu, needs: KernelNeeds): Promise<void> {
+  const { products, attention, embeddings, vocabulary } = needs;
+  await Promise.all([
+    ...products.map(({ part, form, mostColumns }) => Linear.compile(gpu, part, form, mostColumns)),
+    Attention.compile(gpu, attention),
+    Sampler.compile(gpu, vocabulary),
+    AdjustLogits.compile(gpu, vocabulary),
+    ...embeddings.map((format) => Embedding.compile(gpu, format)),
+  ]);
+}
