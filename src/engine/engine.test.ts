@@ -21,18 +21,18 @@ async function served(kvBlocks: number, limits: Partial<EngineLimits> = {}) {
 describe('the engine under random schedules', () => {
   it('gives each sample the ids it has alone, ends every one, and gets every block back', async () => {
     const reached = nothingReached();
-    const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 150;
+    const runs = import.meta.env.SHOAL_LONG === '1' ? 5_000 : 75;
     const property = fc.asyncProperty(anySchedule(), (schedule) => runSchedule(schedule, open, alone, reached));
     await fc.assert(property, { numRuns: runs, endOnFailure: true });
-    // The schedules are hard enough: these happen in nearly each.
-    expect(reached.retractions).toBeGreaterThan(runs / 30);
-    expect(reached.cachedTokens).toBeGreaterThan(runs);
-    expect(reached.repeatedSteps).toBeGreaterThan(runs / 10);
-    expect(reached.maskedSteps).toBeGreaterThan(runs);
-    expect(reached.scoringSteps).toBeGreaterThan(runs / 10);
-    expect(reached.hiddenStates).toBeGreaterThan(runs / 10);
-    expect(reached.takenOver).toBeGreaterThan(runs / 10);
-    expect(Math.min(reached.prompts, reached.constrained)).toBeGreaterThan(runs / 50);
+    // The schedules are hard enough: a third of these would be a rare chance.
+    expect(reached.retractions).toBeGreaterThan(runs / 3);
+    expect(reached.cachedTokens).toBeGreaterThan(runs * 10);
+    expect(reached.repeatedSteps).toBeGreaterThan(runs / 2);
+    expect(reached.maskedSteps).toBeGreaterThan(runs * 3);
+    expect(reached.scoringSteps).toBeGreaterThan(runs / 2);
+    expect(reached.hiddenStates).toBeGreaterThan(runs / 3);
+    expect(reached.takenOver).toBeGreaterThan(runs / 3);
+    expect(Math.min(reached.prompts, reached.constrained)).toBeGreaterThan(runs / 15);
   }, 1_800_000);
 });
 

@@ -62,7 +62,7 @@ export const anyIdConstraint = fc
   );
 
 /** A request as an act of a schedule asks for it, and how many of its tokens were made elsewhere. */
-export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>) =>
+export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>, constrained: number) =>
   fc.record({
     prompt: anyPrompt,
     embedsSeed: seldom(fc.nat(), 1, 8),
@@ -82,7 +82,7 @@ export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>) =>
     ),
     logprobStart: seldom(fc.nat(60), 1, 2),
     hiddenStates: fc.constantFrom(false, false, false, false, true),
-    constraint: seldom(anyConstraint),
+    constraint: seldom(anyConstraint, constrained),
     emitted: fc.constantFrom(0, 0, 0, 0, 6),
   });
 export type AskedRequest = ReturnType<typeof anyRequest> extends fc.Arbitrary<infer T> ? T : never;

@@ -33,25 +33,36 @@ export const LIMITS: EngineLimits = {
   prefixCache: true,
 };
 
-const anyAct = (anyConstraint: fc.Arbitrary<Constraint>) =>
+const anySubmit = (anyConstraint: fc.Arbitrary<Constraint>, constrained: number) =>
+  fc.record({ submit: anyRequest(anyConstraint, constrained) });
+
+const anyAct = (submit: ReturnType<typeof anySubmit>) =>
   fc.oneof(
-    { weight: 4, arbitrary: fc.record({ submit: anyRequest(anyConstraint) }) },
+    { weight: 4, arbitrary: submit },
     { weight: 5, arbitrary: fc.record({ steps: fc.integer({ min: 1, max: 12 }) }) },
     { weight: 1, arbitrary: fc.record({ abort: fc.nat(20) }) },
     { weight: 2, arbitrary: fc.record({ grant: fc.nat(20), credit: fc.integer({ min: 1, max: 40 }) }) },
     { weight: 1, arbitrary: fc.constant({ flush: true }) },
   );
 
-/** Arrivals, aborts, credits, long prompts and small pools, in any order, on a device that stands still in between. */
-export const anySchedule = (anyConstraint: fc.Arbitrary<Constraint> = anyIdConstraint) =>
+/** A few that come at once, and then anything. */
+function anyActs(submit: ReturnType<typeof anySubmit>) {
+  const first = fc.array(submit, { maxLength: 4 });
+  return fc.tuple(first, fc.array(anyAct(submit), { maxLength: 22 })).map(([some, rest]) => [...some, ...rest]);
+}
+
+/**
+ * Arrivals, aborts, credits, long prompts and small pools, in any order, on a device that stands still in between.
+ * `constrained` of `constrained` + 4 requests have a constraint.
+ */
+export const anySchedule = (anyConstraint: fc.Arbitrary<Constraint> = anyIdConstraint, constrained = 1) =>
   fc.record({
     // Small pools more often than not: there, sequences have to give way.
     blocks: fc.oneof(
-      fc.integer({ min: 6, max: 9 }),
-      fc.integer({ min: 6, max: 9 }),
-      fc.integer({ min: 6, max: MOST_BLOCKS }),
+      { weight: 3, arbitrary: fc.integer({ min: 6, max: 7 }) },
+      { weight: 1, arbitrary: fc.integer({ min: 6, max: MOST_BLOCKS }) },
     ),
-    acts: fc.array(anyAct(anyConstraint), { maxLength: 24 }),
+    acts: anyActs(anySubmit(anyConstraint, constrained)),
     limits: fc.record({
       policy: fc.constantFrom('lpm' as const, 'fcfs' as const, 'priority' as const),
       stepsInFlight: fc.integer({ min: 1, max: 3 }),
