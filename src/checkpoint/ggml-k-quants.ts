@@ -66,50 +66,35 @@ export function scaleAndMin(block: DataView, at: number, sub: number): readonly 
 }
 
 /**
- * d, dmin, 12 bytes of scales and minima, 128 bytes of nibbles: d · scale · q − dmin · min. Of each 32 bytes of nibbles
- * the low ones are one sub-block of 32, the high ones the next.
+ * d, dmin, 12 bytes of scales and minima, `fifths` bytes of fifth bits (32 or none), 128 bytes of nibbles:
+ * d · scale · q − dmin · min. Of each 32 bytes of nibbles the low ones are one sub-block of 32, the high ones the next;
+ * of the fifth bits, bit k of byte i belongs to value 32k + i.
  */
-export const Q4_K: BlockFormat = {
-  values: 256,
-  bytes: 144,
-  halves: [0, 2],
-  decode(block, at, values, to) {
-    const d = decodeHalf(block.getUint16(at, true));
-    const dmin = decodeHalf(block.getUint16(at + 2, true));
-    for (let sub = 0; sub < 8; sub++) {
-      const [sixBits, sixBitsMin] = scaleAndMin(block, at + 4, sub);
-      const scale = Math.fround(d * sixBits);
-      const min = Math.fround(dmin * sixBitsMin);
-      const quants = at + 16 + 32 * (sub >> 1);
-      for (let i = 0; i < 32; i++) {
-        const q = (block.getUint8(quants + i) >> (4 * (sub & 1))) & 15;
-        values[to + 32 * sub + i] = Math.fround(scale * q) - min;
+function nibblesWithMinima(fifths: 0 | 32): BlockFormat {
+  return {
+    values: 256,
+    bytes: 144 + fifths,
+    halves: [0, 2],
+    decode(block, at, values, to) {
+      const d = decodeHalf(block.getUint16(at, true));
+      const dmin = decodeHalf(block.getUint16(at + 2, true));
+      for (let sub = 0; sub < 8; sub++) {
+        const [sixBits, sixBitsMin] = scaleAndMin(block, at + 4, sub);
+        const scale = Math.fround(d * sixBits);
+        const min = Math.fround(dmin * sixBitsMin);
+        const quants = at + 16 + fifths + 32 * (sub >> 1);
+        for (let i = 0; i < 32; i++) {
+          const four = (block.getUint8(quants + i) >> (4 * (sub & 1))) & 15;
+          const fifth = fifths === 0 ? 0 : (block.getUint8(at + 16 + i) >> sub) & 1;
+          values[to + 32 * sub + i] = Math.fround(scale * (four | (fifth << 4))) - min;
+        }
       }
-    }
-  },
-};
+    },
+  };
+}
 
-/** As Q4_K, with 32 bytes of fifth bits before the nibbles: bit k of byte i belongs to value 32k + i. */
-export const Q5_K: BlockFormat = {
-  values: 256,
-  bytes: 176,
-  halves: [0, 2],
-  decode(block, at, values, to) {
-    const d = decodeHalf(block.getUint16(at, true));
-    const dmin = decodeHalf(block.getUint16(at + 2, true));
-    for (let sub = 0; sub < 8; sub++) {
-      const [sixBits, sixBitsMin] = scaleAndMin(block, at + 4, sub);
-      const scale = Math.fround(d * sixBits);
-      const min = Math.fround(dmin * sixBitsMin);
-      const quants = at + 48 + 32 * (sub >> 1);
-      for (let i = 0; i < 32; i++) {
-        const four = (block.getUint8(quants + i) >> (4 * (sub & 1))) & 15;
-        const fifth = (block.getUint8(at + 16 + i) >> sub) & 1;
-        values[to + 32 * sub + i] = Math.fround(scale * (four | (fifth << 4))) - min;
-      }
-    }
-  },
-};
+export const Q4_K: BlockFormat = nibblesWithMinima(0);
+export const Q5_K: BlockFormat = nibblesWithMinima(32);
 
 /**
  * 128 bytes of low nibbles, 64 bytes of high bit pairs, 16 signed scales, d: d · scale · (q − 32). In each half of the

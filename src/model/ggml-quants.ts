@@ -47,6 +47,25 @@ function fiveBits(view: DataView, at: number, fifths: number, less: number, out:
   for (let i = 0; i < 32; i++) quants[to + i] = (quants[to + i]! | (((fifths >>> i) & 1) << 4)) - less;
 }
 
+/** Q4_K and Q5_K, with `fifths` bytes of fifth bits. */
+function nibblesWithMinima(fifths: 0 | 32): Repacker['block'] {
+  return (view, at, out, to, b) => {
+    const d = decodeHalf(view.getUint16(at, true));
+    const dmin = decodeHalf(view.getUint16(at + 2, true));
+    for (let sub = 0; sub < 8; sub++) {
+      const [scale, min] = scaleAndMin(view, at + 4, sub);
+      out.scales[b + sub] = d * scale;
+      out.mins[b + sub] = -dmin * min;
+      const from = at + 16 + fifths + 32 * (sub >> 1);
+      const shift = 4 * (sub & 1);
+      for (let i = 0; i < 32; i++) {
+        const fifth = fifths === 0 ? 0 : (view.getUint8(at + 16 + i) >> sub) & 1;
+        out.quants[to + 32 * sub + i] = ((view.getUint8(from + i) >> shift) & 15) | (fifth << 4);
+      }
+    }
+  };
+}
+
 /** The layouts are those of src/checkpoint/ggml-*.ts; scale · quant + min rounds once, as the formulas there do. */
 const REPACKERS: Readonly<Record<GgmlQuantType, Repacker>> = {
   Q4_0: {
@@ -123,39 +142,8 @@ const REPACKERS: Readonly<Record<GgmlQuantType, Repacker>> = {
       }
     },
   },
-  Q4_K: {
-    format: 'q4-32-f32',
-    block(view, at, out, to, b) {
-      const d = decodeHalf(view.getUint16(at, true));
-      const dmin = decodeHalf(view.getUint16(at + 2, true));
-      for (let sub = 0; sub < 8; sub++) {
-        const [scale, min] = scaleAndMin(view, at + 4, sub);
-        out.scales[b + sub] = d * scale;
-        out.mins[b + sub] = -dmin * min;
-        const from = at + 16 + 32 * (sub >> 1);
-        const shift = 4 * (sub & 1);
-        for (let i = 0; i < 32; i++) out.quants[to + 32 * sub + i] = (view.getUint8(from + i) >> shift) & 15;
-      }
-    },
-  },
-  Q5_K: {
-    format: 'q8-32-f32',
-    block(view, at, out, to, b) {
-      const d = decodeHalf(view.getUint16(at, true));
-      const dmin = decodeHalf(view.getUint16(at + 2, true));
-      for (let sub = 0; sub < 8; sub++) {
-        const [scale, min] = scaleAndMin(view, at + 4, sub);
-        out.scales[b + sub] = d * scale;
-        out.mins[b + sub] = -dmin * min;
-        const from = at + 48 + 32 * (sub >> 1);
-        const shift = 4 * (sub & 1);
-        for (let i = 0; i < 32; i++) {
-          const fifth = (view.getUint8(at + 16 + i) >> sub) & 1;
-          out.quants[to + 32 * sub + i] = ((view.getUint8(from + i) >> shift) & 15) | (fifth << 4);
-        }
-      }
-    },
-  },
+  Q4_K: { format: 'q4-32-f32', block: nibblesWithMinima(0) },
+  Q5_K: { format: 'q8-32-f32', block: nibblesWithMinima(32) },
   Q6_K: {
     format: 'q8-16-f32',
     block(view, at, out, to, b) {
