@@ -33,7 +33,7 @@ export class Gpu {
     const { bindingLimit = Number.POSITIVE_INFINITY, choices, immediates = false, late = false } = options;
     this.immediates = immediates && deviceLanguage(device).has('immediate_address_space');
     this.device = device;
-    this.choices = choices ?? defaultChoices(device.features);
+    this.choices = choices ?? defaultChoices(device);
     this.#late = late ? new LateKernels() : undefined;
     this.buffers = new BufferOwner(device);
     this.pipelines = PipelineCache.of(device);

@@ -27,7 +27,7 @@ test.skipIf(!webgpu).each<[string, TinyShape, { quantisation?: Quantisation; bin
   const { quantisation, bindingLimit = device.limits.maxStorageBufferBindingSize } = options;
   const needs = llamaKernels(checkpoint, config, { quantisation, bindingLimit });
   const asked = new Set<string>();
-  const choices = defaultChoices(device.features);
+  const choices = defaultChoices(device);
   const runner = await loadLlama(device, checkpoint, config, {
     ...{ kvBlocks: 4, maxRows: 8, maxSequences: 2, ...options },
     choices: {
