@@ -2,14 +2,17 @@
 // searched then.
 //
 //   step     metadata; logits rows = step[2]
+//   logits   logit-words*.wgsl
 //   above    [tile rows, 4, chunks] f32 of weigh-above.wgsl, of the first `seen` chunks
 //   chunks, rows, jobs  sampler-state.wgsl
-//   results  [logits rows, 4] u32: id, non-finite, 0, 0
+//   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
+//   lastIds  [maxSequences] the id each slot sampled last
 //
 // Of the chunks not seen all weight may be before a draw, or none: where that leaves it open, the row waits on.
-// A workgroup of 64 a row; a thread adds a strand's chunks in order, thread 0 the strands in order. Prepend step,
-// logit-key and sampler-state.
+// A workgroup of THREADS a row; a thread adds some strands' chunks in order, thread 0 the strands in order. Prepend step,
+// logit-key, sampler-state, logit-words and tell-id.
 struct Params {
+  vocabulary: u32,
   chunks: u32,
   firstRow: u32,
   tileRows: u32,
@@ -18,15 +21,14 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> above: array<f32>;
-@group(0) @binding(3) var<storage, read> chunks: array<u32>;
-@group(0) @binding(4) var<storage, read_write> rows: array<u32>;
-@group(0) @binding(5) var<storage, read_write> jobs: array<u32>;
-@group(0) @binding(6) var<storage, read_write> results: array<u32>;
+@group(0) @binding(3) var<storage, read> above: array<f32>;
+@group(0) @binding(4) var<storage, read> chunks: array<u32>;
+@group(0) @binding(5) var<storage, read_write> rows: array<u32>;
+@group(0) @binding(6) var<storage, read_write> jobs: array<u32>;
+@group(0) @binding(7) var<storage, read_write> results: array<u32>;
+@group(0) @binding(8) var<storage, read_write> lastIds: array<u32>;
 
-var<workgroup> waits: u32;
-
-@compute @workgroup_size(STRANDS)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let row = group.x;
   let record = params.firstRow + row;
@@ -34,12 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let stateAt = row * ROW_STATE;
-  if (lane == 0u) {
-    waits = rows[stateAt + ROW_WAITS];
-  }
-  if (workgroupUniformLoad(&waits) == 0u) {
-    return;
-  }
+  let waits = rows[stateAt + ROW_WAITS] != 0u;
   let high = bitcast<f32>(rows[stateAt + ROW_HIGH]);
   let scale = log2ScaleOf(bitcast<f32>(rows[stateAt + ROW_TEMPERATURE]));
   let weightless = lowestLogit(high, scale, 200.0);
@@ -47,11 +44,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   // The head's candidates aren't needed any more.
   let strandAt = stateAt + ROW_LIST;
   let restAt = strandAt + ROUNDS * STRANDS;
-  for (var r = 0u; r < ROUNDS; r++) {
+  for (var i = select(ROUNDS * STRANDS, lane, waits); i < ROUNDS * STRANDS; i += THREADS) {
+    let r = i / STRANDS;
     let key = rows[stateAt + ROW_DRAWS + 2u * r];
     var mass = 0.0;
     var rest = 0.0;
-    var chunk = lane;
+    var chunk = i % STRANDS;
     for (; chunk < params.seen; chunk += STRANDS) {
       mass += above[(row * ROUNDS + r) * params.chunks + chunk];
     }
@@ -61,12 +59,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       let sum = bitcast<f32>(chunks[chunksAt + 2u * params.chunks + chunk]);
       rest += select(0.0, sum * weight, bitsKey(best) >= key);
     }
-    rows[strandAt + r * STRANDS + lane] = bitcast<u32>(mass);
-    rows[restAt + r * STRANDS + lane] = bitcast<u32>(rest);
+    rows[strandAt + i] = bitcast<u32>(mass);
+    rows[restAt + i] = bitcast<u32>(rest);
   }
   storageBarrier();
-  workgroupBarrier();
-  if (lane != 0u) {
+  if (lane != 0u || !waits) {
     return;
   }
   let limit = bitcast<f32>(rows[stateAt + ROW_MASS_LIMIT]);
@@ -82,9 +79,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       if (mass + rest > limit) {
         return;
       }
-      results[record * 4u] = rows[drawAt + 1u];
+      let id = rows[drawAt + 1u];
+      let words = wordsOf(row, params.vocabulary);
+      tellId(row, record, id, logitWord(words, id / 4u, params.vocabulary)[id % 4u]);
       rows[stateAt + ROW_WAITS] = 0u;
-      jobs[row * JOB_STATE + JOB_TASK] = 0u;
+      jobs[row * JOB_STATE + JOB_WHOLE] = 0u;
       return;
     }
   }

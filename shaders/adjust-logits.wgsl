@@ -11,7 +11,7 @@
 //   stops    [maxSequences, stopWords] u32: a bit per id
 //   logits   [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
 //
-// A workgroup of 64 a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
+// A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
 // Masks come last, which gives what masks before biases give, as a masked id stays masked. Results stay within
 // ± LOGIT_BOUND, so that none is taken for a masked one; NaN and infinities stay, for the sampler to report. Prepend
 // step.wgsl, logit-key.wgsl and masked-logit.wgsl.
@@ -63,7 +63,7 @@ fn biased(logit: f32, bias: f32) -> f32 {
   return bounded(logit) + bounded(bias);
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let row = group.x;
   let record = params.firstRow + row;
@@ -82,7 +82,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let presence = bitcast<f32>(slots[slotAt + 2u]);
   let repetition = bitcast<f32>(slots[slotAt + 3u]);
   let pairs = min(slots[slotAt + 4u], params.maxCounted) * slots[slotAt];
-  for (var pair = lane; pair < pairs; pair += 64u) {
+  for (var pair = lane; pair < pairs; pair += THREADS) {
     let pairAt = (slot * params.maxCounted + pair) * 2u;
     let index = logitsAt + counted[pairAt];
     let bits = logits[index];
@@ -94,7 +94,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   storageBarrier();
 
   let biasCount = slots[slotAt + 5u];
-  for (var pair = lane; pair < biasCount; pair += 64u) {
+  for (var pair = lane; pair < biasCount; pair += THREADS) {
     let pairAt = (slot * params.maxBiases + pair) * 2u;
     let index = logitsAt + biases[pairAt];
     let bits = logits[index];
@@ -107,7 +107,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (step[at + 3u] >= slots[slotAt + 6u]) {
     return;
   }
-  for (var word = lane; word < params.stopWords; word += 64u) {
+  for (var word = lane; word < params.stopWords; word += THREADS) {
     var rest = stops[slot * params.stopWords + word];
     while (rest != 0u) {
       let index = logitsAt + word * 32u + firstTrailingBit(rest);

@@ -57,7 +57,7 @@ fn main(
   bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
   wanted = f32(jobs[jobAt + JOB_BUCKET]);
   guess = -1.0;
-  listAt = job * LISTS_OF_JOB;
+  listAt = job * SEARCH_STATE + DIGITS_STATE;
   if (params.round == 0u) {
     if (jobs[jobAt + JOB_GUESS] != NONE) {
       guess = f32(jobs[jobAt + JOB_GUESS]);
@@ -70,7 +70,7 @@ fn main(
     wanted = f32(pending);
     listAt += 2u * (LIST + 1u);
   }
-  guessAt = job * LISTS_OF_JOB + LIST + 1u;
+  guessAt = job * SEARCH_STATE + DIGITS_STATE + LIST + 1u;
   let deepest = max(wanted, guess);
   let words = wordsOf(row, params.vocabulary);
   let chunk = span * STRANDS + lane;

@@ -22,15 +22,15 @@ struct Params {
 
 const MASS_UNIT = 0.00000762939453125;
 
-const THREADS = 16u;
+const SCAN_THREADS = 16u;
 const BUCKETS_OF_THREAD = 16u;
 
-var<workgroup> laneCounts: array<u32, THREADS>;
-var<workgroup> laneMasses: array<f32, THREADS>;
+var<workgroup> laneCounts: array<u32, SCAN_THREADS>;
+var<workgroup> laneMasses: array<f32, SCAN_THREADS>;
 var<workgroup> task: u32;
 var<workgroup> cutBucket: atomic<u32>;
 
-@compute @workgroup_size(THREADS)
+@compute @workgroup_size(SCAN_THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let job = group.x;
   let row = job % params.tileRows;
@@ -94,7 +94,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let cut = atomicLoad(&cutBucket);
-  let lists0 = job * LISTS_OF_JOB;
+  let lists0 = job * SEARCH_STATE + DIGITS_STATE;
   for (var i = 0u; i < 3u; i++) {
     lists[lists0 + i * (LIST + 1u)] = 0u;
   }

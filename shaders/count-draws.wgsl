@@ -5,7 +5,7 @@
 //   slots    [maxSequences, 8] u32, see src/gpu/slot-layout.ts; the number of pairs grows
 //   counted  [maxSequences, maxCounted, 2] u32: id, count; ids differ
 //
-// A workgroup of 64 a row, whose threads look for the id among the pairs. No two rows of a step count for one slot.
+// A workgroup of THREADS a row, whose threads look for the id among the pairs. No two rows of a step count for one slot.
 // Prepend step.wgsl.
 struct Params {
   firstRow: u32,
@@ -20,7 +20,7 @@ struct Params {
 
 var<workgroup> found: atomic<u32>;
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let record = params.firstRow + group.x;
   if (record >= step[STEP_LOGITS]) {
@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let pairs = slots[slot * 8u + 4u];
   let pairsAt = slot * params.maxCounted * 2u;
   if (counting) {
-    for (var pair = lane; pair < pairs; pair += 64u) {
+    for (var pair = lane; pair < pairs; pair += THREADS) {
       if (counted[pairsAt + pair * 2u] == id) {
         counted[pairsAt + pair * 2u + 1u] += 1u;
         atomicStore(&found, 1u);

@@ -2,7 +2,7 @@
 // top k of them where that is 64 or less, else 20. None where over 256 tokens are no worse than the head's bound.
 //
 // The head decides where the cut is in it, or nothing is filtered and the uniform's share of the whole is in it. Part of
-// row-stats.wgsl, which declares `step`, `logits`, `chunks`, `rows` and `results`.
+// row-stats.wgsl.
 
 // What of a row is drawn.
 struct Draw {
@@ -14,6 +14,15 @@ struct Draw {
   // A token stays where the weight before it is at most the limit, and its logit no less than the floor.
   massLimit: f32,
   floor: f32,
+  total: f32,
+}
+
+// The head: how many tokens, their weight; of them those that stay, and whether that is for the head to say.
+struct Head {
+  count: u32,
+  mass: f32,
+  kept: u32,
+  decides: bool,
 }
 
 var<private> high: f32;
@@ -24,52 +33,73 @@ var<private> words: u32;
 var<private> stateAt: u32;
 var<private> chunksAt: u32;
 
+// Chunks that have some of the head, and tokens that may be in it.
+var<workgroup> opened: atomic<u32>;
 var<workgroup> listed: atomic<u32>;
-// From thread 0 to all: 1 where nothing is left to do, tokens of the head, weight of the head.
-var<workgroup> decided: vec4<u32>;
 
-// Draws the row's id as far as it can be told from the head and the strands; true where it has to be searched for.
-// Called by all threads together, `some` false where there is nothing to draw.
-fn drawn(lane: u32, draw: Draw, wanted: u32, some: bool) -> bool {
-  if (!some) {
-    return false;
-  }
-  gather(lane, bounds[0]);
-  storageBarrier();
+// Draws the row's id as far as it can be told here; true where it has to be searched for. Called by all threads together;
+// not `some`: there is nothing to draw.
+fn drawn(lane: u32, draw: Draw, wanted: u32, bound: f32, some: bool) -> bool {
+  openChunks(lane, bound, some);
   workgroupBarrier();
+  storageBarrier();
+  gather(lane, bound);
+  workgroupBarrier();
+  storageBarrier();
   order(lane, wanted);
   storageBarrier();
-  workgroupBarrier();
+  let head = headOf(draw, wanted);
+  let uniform01 = uniformOf(draw.at, min(lane, ROUNDS - 1u));
+  let whole = some && !head.decides && draw.topK == params.vocabulary;
   if (lane == 0u) {
-    decided = ofHead(draw, wanted);
+    leaveTails(head, whole);
+    if (some && head.decides) {
+      results[draw.record * 4u] = headAt(uniform01 * head.mass, head.kept).y;
+    }
   }
-  let told = workgroupUniformLoad(&decided);
-  if (told.x != 0u) {
-    return told.x == 2u;
+  storageBarrier();
+  for (var draws = lane < ROUNDS && whole; draws; draws = false) {
+    drawWhole(lane, draw, head, uniform01);
   }
-  return ofStrands(lane, draw, told.y, bitcast<f32>(told.z));
+  storageBarrier();
+  let open = waits(lane, draw, head, whole);
+  let stays = settled(lane, draw, open);
+  return (some && !head.decides && !whole) || (open && !stays);
 }
 
-// Lists what is no worse than the bound.
+// Lists chunks with a token that is no worse than the bound.
+fn openChunks(lane: u32, bound: f32, some: bool) {
+  for (var strand = select(STRANDS, lane, some); strand < STRANDS; strand += THREADS) {
+    for (var chunk = strand; chunk < params.chunks; chunk += STRANDS) {
+      let best = chunkBest(chunk);
+      for (var open = best != MASKED && bitcast<f32>(best) >= bound; open; open = false) {
+        let place = atomicAdd(&opened, 1u);
+        if (place < HEAD_LIST) {
+          rows[stateAt + ROW_OPEN + place] = chunk;
+        }
+      }
+    }
+  }
+}
+
+// Lists the tokens of these chunks that are no worse than the bound. More chunks than the list holds have more tokens.
 fn gather(lane: u32, bound: f32) {
-  var full = false;
-  for (var chunk = lane; chunk < params.chunks && !full; chunk += STRANDS) {
-    let best = chunks[chunksAt + chunk];
-    for (var open = best != MASKED && bitcast<f32>(best) >= bound; open; open = false) {
-      let end = endWordOf(chunk, params.vocabulary);
-      for (var word = firstWordOf(chunk); word < end && !full; word += STRANDS) {
-        let bits = logitWord(words, word, params.vocabulary);
-        let some = (bits != vec4<u32>(MASKED)) & (bitcast<vec4<f32>>(bits) >= vec4<f32>(bound));
-        for (var met = any(some); met; met = false) {
-          for (var i = 0u; i < 4u; i++) {
-            if (some[i]) {
-              let place = atomicAdd(&listed, 1u);
-              if (place < HEAD_LIST) {
-                rows[stateAt + ROW_LIST + place] = bitsKey(bits[i]);
-                rows[stateAt + ROW_LIST + HEAD_LIST + place] = word * 4u + i;
-              } else {
-                full = true;
-              }
+  let count = atomicLoad(&opened);
+  let each = min(REGION_IDS / 4u / STRANDS, (params.vocabulary + 4u * STRANDS - 1u) / (4u * STRANDS));
+  let size = select(count, 0u, count > HEAD_LIST) * each;
+  for (var i = lane; i < size; i += THREADS) {
+    let chunk = rows[stateAt + ROW_OPEN + i / each];
+    let word = firstWordOf(chunk) + i % each * STRANDS;
+    for (var there = word < endWordOf(chunk, params.vocabulary); there; there = false) {
+      let bits = logitWord(words, word, params.vocabulary);
+      let some = (bits != vec4<u32>(MASKED)) & (bitcast<vec4<f32>>(bits) >= vec4<f32>(bound));
+      for (var met = any(some); met; met = false) {
+        for (var k = 0u; k < 4u; k++) {
+          if (some[k]) {
+            let place = atomicAdd(&listed, 1u);
+            if (place < HEAD_LIST) {
+              rows[stateAt + ROW_LIST + place] = bitsKey(bits[k]);
+              rows[stateAt + ROW_LIST + HEAD_LIST + place] = word * 4u + k;
             }
           }
         }
@@ -78,57 +108,67 @@ fn gather(lane: u32, bound: f32) {
   }
 }
 
-// Puts what is listed in order, each against each.
+fn listSize() -> u32 {
+  return select(atomicLoad(&listed), HEAD_LIST + 1u, atomicLoad(&opened) > HEAD_LIST);
+}
+
+// Puts what is listed in order, each against each, four at a time.
 fn order(lane: u32, wanted: u32) {
-  let size = atomicLoad(&listed);
+  let size = listSize();
   let listAt = stateAt + ROW_LIST;
-  for (var i = select(lane, size, size > HEAD_LIST); i < size; i += STRANDS) {
-    let key = rows[listAt + i];
-    let id = rows[listAt + HEAD_LIST + i];
-    var rank = 0u;
-    for (var other = 0u; other < size; other++) {
-      let otherKey = rows[listAt + other];
-      rank += u32(otherKey > key || (otherKey == key && rows[listAt + HEAD_LIST + other] < id));
+  for (var first = select(lane, size, size > HEAD_LIST); first < size; first += 4u * THREADS) {
+    let own = vec4<u32>(first, first + THREADS, first + 2u * THREADS, first + 3u * THREADS);
+    let at = vec4<u32>(listAt) + min(own, vec4<u32>(size - 1u));
+    let keys = vec4<u32>(rows[at.x], rows[at.y], rows[at.z], rows[at.w]);
+    let idsAt = at + vec4<u32>(HEAD_LIST);
+    let ids = vec4<u32>(rows[idsAt.x], rows[idsAt.y], rows[idsAt.z], rows[idsAt.w]);
+    var ranks = vec4<u32>(0u);
+    for (var i = 0u; i < size; i++) {
+      let key = vec4<u32>(rows[listAt + i]);
+      let id = vec4<u32>(rows[listAt + HEAD_LIST + i]);
+      ranks += select(vec4<u32>(0u), vec4<u32>(1u), (key > keys) | ((key == keys) & (id < ids)));
     }
-    if (rank < wanted) {
-      rows[stateAt + ROW_HEAD + rank] = key;
-      rows[stateAt + ROW_HEAD + HEAD_MOST + rank] = id;
+    for (var i = 0u; i < 4u; i++) {
+      if (own[i] < size && ranks[i] < wanted) {
+        let headAt = stateAt + ROW_HEAD + ranks[i];
+        rows[headAt] = keys[i];
+        rows[headAt + HEAD_MOST] = ids[i];
+        rows[headAt + 2u * HEAD_MOST] = bitcast<u32>(weightOf(keyLogit(keys[i])));
+      }
     }
   }
 }
 
-// Cuts and draws in the head. Told: 1: done; 2: searched elsewhere; 0: to be drawn over the whole row; then the head's size
-// and weight.
-fn ofHead(draw: Draw, wanted: u32) -> vec4<u32> {
-  let size = atomicLoad(&listed);
-  let count = select(min(size, wanted), 0u, size > HEAD_LIST);
-  var kept = 0u;
-  var mass = 0.0;
-  for (; kept < count; kept++) {
-    let logit = keyLogit(rows[stateAt + ROW_HEAD + kept]);
-    if (draw.filtered && (mass > draw.massLimit || logit < draw.floor)) {
+fn headOf(draw: Draw, wanted: u32) -> Head {
+  let size = listSize();
+  var head: Head;
+  head.count = select(min(size, wanted), 0u, size > HEAD_LIST);
+  for (; head.kept < head.count; head.kept++) {
+    let logit = keyLogit(rows[stateAt + ROW_HEAD + head.kept]);
+    if (draw.filtered && (head.mass > draw.massLimit || logit < draw.floor)) {
       break;
     }
-    mass += weightOf(logit);
-    rows[stateAt + ROW_HEAD + 2u * HEAD_MOST + kept] = bitcast<u32>(mass);
+    head.mass += headWeight(head.kept);
   }
-  if (count > 0u && (kept < count || count == draw.topK || size < wanted)) {
-    results[draw.record * 4u] = headAt(uniformOf(draw.at, 0u) * mass, kept).y;
-    return vec4<u32>(1u);
-  }
-  if (draw.topK < params.vocabulary) {
-    return vec4<u32>(2u);
-  }
-  return vec4<u32>(0u, count, bitcast<u32>(mass), 0u);
+  head.decides = head.count > 0u && (head.kept < head.count || head.count == draw.topK || size < wanted);
+  return head;
 }
 
 // Key and id of the head's token at a running weight; where rounding puts it past all, of the last.
 fn headAt(share: f32, count: u32) -> vec2<u32> {
   var i = 0u;
-  while (i + 1u < count && bitcast<f32>(rows[stateAt + ROW_HEAD + 2u * HEAD_MOST + i]) <= share) {
-    i++;
+  var mass = 0.0;
+  for (; i + 1u < count; i++) {
+    mass += headWeight(i);
+    if (mass > share) {
+      break;
+    }
   }
   return vec2<u32>(rows[stateAt + ROW_HEAD + i], rows[stateAt + ROW_HEAD + HEAD_MOST + i]);
+}
+
+fn headWeight(i: u32) -> f32 {
+  return bitcast<f32>(rows[stateAt + ROW_HEAD + 2u * HEAD_MOST + i]);
 }
 
 fn weightOf(logit: f32) -> f32 {

@@ -1,89 +1,54 @@
 // A row's draw over all of it: the head's tokens first, then the others by (strand, id). Part of row-stats.wgsl.
 //
 // Where nothing is filtered, that is the draw. Else up to ROUNDS of them, each at a uniform of its own, until one stays:
-// what stays is so drawn by its weight. Whether one stays depends on the weight before it in the order by logit, which
-// weigh-above.wgsl finds.
+// what stays is so drawn by its weight. Whether one stays depends on the weight before it in the order by logit.
 
 const ALL = 3.0e38;
 
-// Called by all threads together; true where the row may have to be searched.
-fn ofStrands(lane: u32, draw: Draw, count: u32, headMass: f32) -> bool {
-  let headKey = select(NONE, rows[stateAt + ROW_HEAD + max(count, 1u) - 1u], count > 0u);
-  let headId = select(NONE, rows[stateAt + ROW_HEAD + HEAD_MOST + max(count, 1u) - 1u], count > 0u);
-  // Without a head, all are outside.
-  let headLogit = select(FLOAT_MAX, keyLogit(headKey), count > 0u);
-  let tailAt = stateAt + ROW_STRANDS + 3u * STRANDS;
-  var mine = 0.0;
-  for (var chunk = lane; chunk < params.chunks; chunk += STRANDS) {
-    mine += tailOf(chunk, headLogit, headId);
+// Leaves to the strands their weights outside of the head.
+fn leaveTails(head: Head, some: bool) {
+  for (var i = select(head.count, 0u, some); i < head.count; i++) {
+    let at = stateAt + ROW_STRANDS + STRANDS + rows[stateAt + ROW_HEAD + HEAD_MOST + i] / 4u % STRANDS;
+    rows[at] = bitcast<u32>(bitcast<f32>(rows[at]) - headWeight(i));
   }
-  rows[tailAt + lane] = bitcast<u32>(mine);
-  storageBarrier();
-  workgroupBarrier();
-  for (var r = lane; r < select(1u, ROUNDS, draw.filtered); r += STRANDS) {
-    var tail = 0.0;
-    for (var i = 0u; i < STRANDS; i++) {
-      tail += bitcast<f32>(rows[tailAt + i]);
-    }
-    let share = uniformOf(draw.at, r) * (headMass + tail);
-    let drawAt = stateAt + ROW_DRAWS + 2u * r;
-    var found: vec2<u32>;
-    if (share < headMass || tail == 0.0) {
-      found = headAt(share, count);
-    } else {
-      found = tailAtShare(share - headMass, headLogit, headId);
-    }
-    rows[drawAt] = found.x;
-    rows[drawAt + 1u] = found.y;
-  }
-  storageBarrier();
-  workgroupBarrier();
-  if (lane != 0u) {
-    return false;
-  }
-  var waits = 0u;
-  for (var r = 0u; r < select(1u, ROUNDS, draw.filtered); r++) {
-    let drawAt = stateAt + ROW_DRAWS + 2u * r;
-    let key = rows[drawAt];
-    if (draw.filtered && keyLogit(key) < draw.floor) {
-      rows[drawAt] = NONE;
-    } else if (waits == 0u && !waiting(draw, isHead(key, rows[drawAt + 1u], headKey, headId))) {
-      results[draw.record * 4u] = rows[drawAt + 1u];
-      return false;
-    } else {
-      waits = 1u;
-    }
-  }
-  rows[stateAt + ROW_WAITS] = waits;
-  rows[stateAt + ROW_MASS_LIMIT] = bitcast<u32>(draw.massLimit);
-  return true;
 }
 
-// Whether the weight before a draw has to be known.
-fn waiting(draw: Draw, ofHead: bool) -> bool {
-  return draw.filtered && draw.massLimit < 3.0e38 && !ofHead;
-}
-
-fn isHead(key: u32, id: u32, headKey: u32, headId: u32) -> bool {
-  return key > headKey || (key == headKey && id <= headId);
-}
-
-// A chunk's weight outside of the head.
-fn tailOf(chunk: u32, headLogit: f32, headId: u32) -> f32 {
-  let best = bitcast<f32>(chunks[chunksAt + chunk]);
-  var mass = bitcast<f32>(chunks[chunksAt + 2u * params.chunks + chunk]) * weightOf(best);
-  for (var open = best >= headLogit; open; open = false) {
-    mass = 0.0;
-    let end = endWordOf(chunk, params.vocabulary);
-    for (var word = firstWordOf(chunk); word < end; word += STRANDS) {
-      mass += sumOf(tailWeights(word, headLogit, headId));
-    }
+// A round's draw, to the row's state.
+fn drawWhole(r: u32, draw: Draw, head: Head, uniform01: f32) {
+  let drawAt = stateAt + ROW_DRAWS + 2u * r;
+  let share = uniform01 * draw.total;
+  var found = vec2<u32>(NONE, NONE);
+  if (share >= head.mass) {
+    found = tailAtShare(share - head.mass, head);
   }
-  return mass;
+  if (found.y == NONE) {
+    found = headAt(share, head.count);
+  }
+  rows[drawAt] = select(found.x, NONE, draw.filtered && keyLogit(found.x) < draw.floor);
+  rows[drawAt + 1u] = found.y;
 }
 
-fn sumOf(weights: vec4<f32>) -> f32 {
-  return (weights.x + weights.y) + (weights.z + weights.w);
+// Takes the first draw that is known to stay; true where one before has to be weighed.
+fn waits(lane: u32, draw: Draw, head: Head, some: bool) -> bool {
+  let last = max(head.count, 1u) - 1u;
+  let headKey = rows[stateAt + ROW_HEAD + last];
+  let headId = rows[stateAt + ROW_HEAD + HEAD_MOST + last];
+  var r = select(ROUNDS, 0u, some);
+  while (r < ROUNDS && rows[stateAt + ROW_DRAWS + 2u * r] == NONE) {
+    r++;
+  }
+  let key = rows[stateAt + ROW_DRAWS + 2u * min(r, ROUNDS - 1u)];
+  let id = rows[stateAt + ROW_DRAWS + 2u * min(r, ROUNDS - 1u) + 1u];
+  let ofHead = head.count > 0u && (key > headKey || (key == headKey && id <= headId));
+  let stays = r < ROUNDS && (draw.massLimit == ALL || ofHead);
+  if (lane == 0u && some) {
+    if (stays) {
+      results[draw.record * 4u] = id;
+    }
+    rows[stateAt + ROW_WAITS] = u32(!stays && r < ROUNDS);
+    rows[stateAt + ROW_MASS_LIMIT] = bitcast<u32>(draw.massLimit);
+  }
+  return some && !stays;
 }
 
 // Weights of a word's tokens outside of the head.
@@ -95,15 +60,21 @@ fn tailWeights(word: u32, headLogit: f32, headId: u32) -> vec4<f32> {
   return select(vec4<f32>(0.0), weights, outside & (values >= vec4<f32>(weightless)));
 }
 
-// Key and id at a running weight of the strands; where rounding puts it past all, the last that has a weight.
-fn tailAtShare(share: f32, headLogit: f32, headId: u32) -> vec2<u32> {
-  let tailAt = stateAt + ROW_STRANDS + 3u * STRANDS;
+// Key and id at a running weight of the strands; where rounding puts it past all, the last that has a weight. A strand and a
+// chunk may seem to have a weight where there is only the rounding of the head's: then it is the next token that has one.
+// No id: there is none.
+fn tailAtShare(share: f32, head: Head) -> vec2<u32> {
+  let last = stateAt + ROW_HEAD + max(head.count, 1u) - 1u;
+  // Without a head, all are outside.
+  let headLogit = select(FLOAT_MAX, keyLogit(rows[last]), head.count > 0u);
+  let headId = select(NONE, rows[last + HEAD_MOST], head.count > 0u);
+  let regions = params.chunks / STRANDS;
   // Of the share, what is left for the strand, the chunk, the token; where none reaches it, for all.
   var left = share;
   var rest = ALL;
   var strand = 0u;
   for (var i = 0u; i < STRANDS; i++) {
-    let mass = bitcast<f32>(rows[tailAt + i]);
+    let mass = bitcast<f32>(rows[stateAt + ROW_STRANDS + STRANDS + i]);
     if (mass > 0.0) {
       strand = i;
       if (mass > left) {
@@ -115,11 +86,11 @@ fn tailAtShare(share: f32, headLogit: f32, headId: u32) -> vec2<u32> {
   }
   left = rest;
   rest = ALL;
-  var chunk = strand;
-  for (var i = strand; i < params.chunks; i += STRANDS) {
-    let mass = tailOf(i, headLogit, headId);
+  var place = strand * regions;
+  for (var i = 0u; i < select(regions, 0u, regions == 1u); i++) {
+    let mass = tailOf(i * STRANDS + strand, head);
     if (mass > 0.0) {
-      chunk = i;
+      place = strand * regions + i;
       if (mass > left) {
         rest = left;
         break;
@@ -127,32 +98,48 @@ fn tailAtShare(share: f32, headLogit: f32, headId: u32) -> vec2<u32> {
       left -= mass;
     }
   }
-  left = rest;
-  rest = ALL;
-  let end = endWordOf(chunk, params.vocabulary);
-  var word = firstWordOf(chunk);
-  for (var i = word; i < end; i += STRANDS) {
-    let mass = sumOf(tailWeights(i, headLogit, headId));
-    if (mass > 0.0) {
-      word = i;
-      if (mass > left) {
-        rest = left;
-        break;
+  left = select(rest, left, regions == 1u);
+  var id = NONE;
+  var key = NONE;
+  for (var tried = 0u; tried < params.chunks && id == NONE; tried++) {
+    let chunk = place % regions * STRANDS + place / regions;
+    let end = endWordOf(chunk, params.vocabulary);
+    var found = false;
+    for (var word = firstWordOf(chunk); word < end && !found; word += STRANDS) {
+      let weights = tailWeights(word, headLogit, headId);
+      let mass = sumOf(weights);
+      found = mass > left;
+      for (var some = mass > 0.0; some; some = false) {
+        var within = left;
+        for (var i = 0u; i < 4u; i++) {
+          if (weights[i] > 0.0) {
+            id = word * 4u + i;
+            if (weights[i] > within) {
+              break;
+            }
+            within -= weights[i];
+          }
+        }
+        left -= mass;
       }
-      left -= mass;
+    }
+    place = select(place + 1u, 0u, place + 1u == params.chunks);
+    left = 0.0;
+  }
+  if (id != NONE) {
+    key = bitsKey(logitWord(words, id / 4u, params.vocabulary)[id % 4u]);
+  }
+  return vec2<u32>(key, id);
+}
+
+// A chunk's weight outside of the head.
+fn tailOf(chunk: u32, head: Head) -> f32 {
+  var mass = chunkWeight(chunk);
+  for (var i = 0u; i < head.count; i++) {
+    let id = rows[stateAt + ROW_HEAD + HEAD_MOST + i];
+    if (id / REGION_IDS * STRANDS + id / 4u % STRANDS == chunk) {
+      mass -= headWeight(i);
     }
   }
-  left = rest;
-  let weights = tailWeights(word, headLogit, headId);
-  var place = 0u;
-  for (var i = 0u; i < 4u; i++) {
-    if (weights[i] > 0.0) {
-      place = i;
-      if (weights[i] > left) {
-        break;
-      }
-      left -= weights[i];
-    }
-  }
-  return vec2<u32>(bitsKey(logitWord(words, word, params.vocabulary)[place]), word * 4u + place);
+  return mass;
 }

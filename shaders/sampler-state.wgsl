@@ -4,17 +4,19 @@
 //   chunks  [tile rows, 4, chunks]  of 256 ids each: best logit, 1 if a NaN or an infinity was seen, sum of
 //                                   exp((logit - best) / T), lowest logit. Chunk 64 g + s has the ids of strand s in
 //                                   region g of 16,384; an id's strand is floor(id / 4) modulo 64
-//   rows    [tile rows, 976]        ROW_* words
+//   rows    [tile rows, 1232]       ROW_* words
 //   jobs    [2 * tile rows, 544]    JOB_* words: a row's draw; after those of all rows, its top logprobs
 //   picks   [2 * tile rows, 8]      PICK_* words: what was found of a job
-//   lists   [2 * tile rows, 3, 1 + LIST]  count and ids, in no order: of the bucket of the cut, of the one guessed for
-//                                   the draw, of the draw's where the guess was wrong
+//   lists   [2 * tile rows, SEARCH_STATE]  of a job: [5, 256] counts and weights of digits, and of the buckets where one
+//                                   workgroup searches; [3, 1 + LIST] count and ids, in no order: of the bucket of the
+//                                   cut, of the one guessed for the draw, of the draw's where the guess was wrong
 const STRANDS = 64u;
 const REGION_IDS = 16384u;
 const CHUNK_IDS = 256u;
 const CHUNK_WORDS = 4u;
 const LIST = 4096u;
-const LISTS_OF_JOB = 3u * (LIST + 1u);
+const DIGITS_STATE = 1280u;
+const SEARCH_STATE = DIGITS_STATE + 3u * (LIST + 1u);
 const BUCKETS = 256u;
 
 const ROW_NON_FINITE = 0u;
@@ -26,13 +28,15 @@ const ROW_WAITS = 4u;
 const ROW_MASS_LIMIT = 5u;
 // [ROUNDS, 2] key and id of draws of the whole row; NONE: out of question.
 const ROW_DRAWS = 8u;
-// [4, 64] of strands: best logit, sum of weights, lowest logit; whether one is not finite, then weight outside of the head.
+// [2, 64] of strands: best logit; weight, against the row's best: of all, then of what is outside of the head.
 const ROW_STRANDS = 16u;
-// [3, 64] the head, in order: key, id, weight through it.
+// [3, 64] the head, in order: key, id, weight.
 const ROW_HEAD = 272u;
-// [2, 256] keys and ids of what may be in the head, in no order.
+// [2, 256] keys and ids of what may be in the head, in no order; before and after, sums of threads and strands.
 const ROW_LIST = 464u;
-const ROW_STATE = 976u;
+// [256] chunks that have some of it, in no order.
+const ROW_OPEN = 976u;
+const ROW_STATE = 1232u;
 const ROUNDS = 4u;
 const HEAD = 20u;
 const HEAD_MOST = 64u;
@@ -41,6 +45,8 @@ const HEAD_LIST = 256u;
 // 0: nothing to do; else what the bucket is searched for.
 const JOB_TASK = 0u;
 const JOB_BUCKET = 1u;
+// Not 0: one workgroup searches for it, without buckets of all regions.
+const JOB_WHOLE = 2u;
 const JOB_GUESS = 3u;
 // The cut: at most `limit` tokens, none once the weight before it is over `mass limit`, none below `floor`.
 const JOB_LIMIT = 4u;
@@ -68,8 +74,6 @@ const PICK_KEPT_MASS = 3u;
 // The draw's bucket where it has still to be collected, else NONE.
 const PICK_PENDING = 4u;
 const PICK_STATE = 8u;
-
-const DIGITS_STATE = 1280u;
 
 const TASK_CUT = 1u;
 const TASK_DRAW = 2u;
@@ -131,4 +135,8 @@ fn bucketLog2(log2Scale: f32, bucketScale: f32) -> f32 {
 // Bucket of a logit, before the fraction is cut off.
 fn placeOf(logit: f32, high: f32, low: f32, bucketScale: f32) -> f32 {
   return min((high - max(logit, low)) * bucketScale, 255.0);
+}
+
+fn sumOf(some: vec4<f32>) -> f32 {
+  return (some.x + some.y) + (some.z + some.w);
 }

@@ -7,10 +7,9 @@
 // point, against the top of the bucket. Sums are kept in storage: SwiftShader compiles a millisecond for each word of
 // workgroup memory, which it zeroes one by one.
 //
-// The kernel declares `logits` (f32), `digits` and `listed`; a workgroup of THREADS calls it together: few, since a
-// barrier costs SwiftShader as much as many turns of a loop. Prepend logit-key and sampler-state.
-const THREADS = 16u;
-const DIGITS_OF_THREAD = 16u;
+// The kernel declares `logits` (f32) and `lists`; a workgroup of THREADS calls it together. Prepend logit-key and
+// sampler-state.
+const DIGITS_OF_THREAD = 256u / THREADS;
 const FEW = 32u;
 const FEW_UNITS = 67108864.0;
 
@@ -77,13 +76,13 @@ fn ranked(lane: u32, s: Search, top: f32, mass: f32) -> vec4<u32> {
   }
   workgroupBarrier();
   for (var i = lane; i < s.size; i += THREADS) {
-    let id = listed(s.listAt + i);
+    let id = listedId(s.listAt + i);
     let key = logitKey(logits[s.rowAt + id]);
     var rank = 0u;
     var before = 0u;
     var own = 0u;
     for (var other = 0u; other < s.size; other++) {
-      let otherId = listed(s.listAt + other);
+      let otherId = listedId(s.listAt + other);
       let logit = logits[s.rowAt + otherId];
       let otherKey = logitKey(logit);
       let weight = u32(min(exp2((logit - top) * s.log2Scale), 1.0) * FEW_UNITS + 0.5);
@@ -93,8 +92,8 @@ fn ranked(lane: u32, s: Search, top: f32, mass: f32) -> vec4<u32> {
       }
       own = select(own, weight, otherId == id);
     }
-    atomicStore(&digits[s.digitsAt + i], rank);
-    atomicStore(&digits[s.digitsAt + 256u + i], before);
+    atomicStore(&lists[s.digitsAt + i], rank);
+    atomicStore(&lists[s.digitsAt + 256u + i], before);
     if (f32(before + own) / FEW_UNITS > mass || rank + 1u >= s.limit) {
       atomicMin(&firstRank, rank);
     }
@@ -104,9 +103,9 @@ fn ranked(lane: u32, s: Search, top: f32, mass: f32) -> vec4<u32> {
   // Where rounding lets none reach the mass, the last.
   let rank = min(atomicLoad(&firstRank), s.size - 1u);
   for (var i = lane; i < s.size; i += THREADS) {
-    if (atomicLoad(&digits[s.digitsAt + i]) == rank) {
-      let id = listed(s.listAt + i);
-      let before = f32(atomicLoad(&digits[s.digitsAt + 256u + i])) / FEW_UNITS;
+    if (atomicLoad(&lists[s.digitsAt + i]) == rank) {
+      let id = listedId(s.listAt + i);
+      let before = f32(atomicLoad(&lists[s.digitsAt + 256u + i])) / FEW_UNITS;
       told = vec4<u32>(logitKey(logits[s.rowAt + id]), id, rank, bitcast<u32>(before));
     }
   }
@@ -128,7 +127,7 @@ fn narrowed(lane: u32, s: Search, top: f32, bottom: f32, mass: f32) -> vec4<u32>
   var left = 2u;
   while (left > 1u) {
     for (var i = lane; i < 768u; i += THREADS) {
-      atomicStore(&digits[s.digitsAt + i], 0u);
+      atomicStore(&lists[s.digitsAt + i], 0u);
     }
     storageBarrier();
     for (var i = lane; i < s.size; i += THREADS) {
@@ -143,16 +142,16 @@ fn narrowed(lane: u32, s: Search, top: f32, bottom: f32, mass: f32) -> vec4<u32>
         }
         let weight = exp2((logit - top) * s.log2Scale) * unit;
         let integer = trunc(weight);
-        atomicAdd(&digits[s.digitsAt + digit], 1u);
-        atomicAdd(&digits[s.digitsAt + 256u + digit], u32(integer));
-        atomicAdd(&digits[s.digitsAt + 512u + digit], u32((weight - integer) * unit));
+        atomicAdd(&lists[s.digitsAt + digit], 1u);
+        atomicAdd(&lists[s.digitsAt + 256u + digit], u32(integer));
+        atomicAdd(&lists[s.digitsAt + 512u + digit], u32((weight - integer) * unit));
       }
     }
     storageBarrier();
     var laneCount = 0u;
     var laneMass = 0.0;
     for (var i = lane * DIGITS_OF_THREAD; i < (lane + 1u) * DIGITS_OF_THREAD; i++) {
-      laneCount += atomicLoad(&digits[s.digitsAt + i]);
+      laneCount += atomicLoad(&lists[s.digitsAt + i]);
       laneMass += massOf(s.digitsAt + i, 1.0 / unit);
     }
     laneCounts[lane] = laneCount;
@@ -189,15 +188,19 @@ fn narrowed(lane: u32, s: Search, top: f32, bottom: f32, mass: f32) -> vec4<u32>
   return workgroupUniformLoad(&told);
 }
 
+fn listedId(at: u32) -> u32 {
+  return atomicLoad(&lists[at]);
+}
+
 fn idOf(listAt: u32, i: u32) -> u32 {
   if (listAt == NONE) {
     return i;
   }
-  return listed(listAt + i);
+  return listedId(listAt + i);
 }
 
 fn massOf(at: u32, unit: f32) -> f32 {
-  return (f32(atomicLoad(&digits[at + 256u])) + f32(atomicLoad(&digits[at + 512u])) * unit) * unit;
+  return (f32(atomicLoad(&lists[at + 256u])) + f32(atomicLoad(&lists[at + 512u])) * unit) * unit;
 }
 
 // The digit at which mass or limit is reached; where rounding lets none reach it, the last that is there.
@@ -222,7 +225,7 @@ fn pickDigit(digitsAt: u32, countBefore: u32, massBefore: f32, limit: u32, mass:
   count = pick.z;
   running = before;
   for (var i = lanes * DIGITS_OF_THREAD; i < (lanes + 1u) * DIGITS_OF_THREAD; i++) {
-    let some = atomicLoad(&digits[digitsAt + i]);
+    let some = atomicLoad(&lists[digitsAt + i]);
     if (some > 0u) {
       pick = vec3<u32>(i, some, count);
       before = running;

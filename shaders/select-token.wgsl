@@ -5,9 +5,10 @@
 //   logits   [tile rows, vocabulary] f32
 //   rows, jobs, lists, picks  sampler-state.wgsl
 //   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
-//   digits   [2 * tile rows, 3, 256] u32, scratch of search-tokens.wgsl
+//   lastIds  [maxSequences] the id each slot sampled last
 //
-// A workgroup of 16 a job. Prepend step, logit-key, sampler-state, threefry, draw, bucket-at and search-tokens.
+// A workgroup of THREADS a job. Prepend step, logit-key, sampler-state, threefry, draw, tell-id, bucket-at and
+// search-tokens.
 struct Params {
   vocabulary: u32,
   firstRow: u32,
@@ -20,14 +21,10 @@ struct Params {
 @group(0) @binding(2) var<storage, read> logits: array<f32>;
 @group(0) @binding(3) var<storage, read> rows: array<u32>;
 @group(0) @binding(4) var<storage, read> jobs: array<u32>;
-@group(0) @binding(5) var<storage, read> lists: array<u32>;
+@group(0) @binding(5) var<storage, read_write> lists: array<atomic<u32>>;
 @group(0) @binding(6) var<storage, read_write> picks: array<u32>;
 @group(0) @binding(7) var<storage, read_write> results: array<u32>;
-@group(0) @binding(8) var<storage, read_write> digits: array<atomic<u32>>;
-
-fn listed(at: u32) -> u32 {
-  return lists[at];
-}
+@group(0) @binding(8) var<storage, read_write> lastIds: array<u32>;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -46,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   var s: Search;
   s.rowAt = row * params.vocabulary;
-  s.digitsAt = job * DIGITS_STATE;
+  s.digitsAt = job * SEARCH_STATE;
   s.high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
   s.floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
   s.low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
@@ -76,8 +73,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
 
   while (task != 0u) {
-    let listAt = job * LISTS_OF_JOB + list * (LIST + 1u);
-    s.size = lists[listAt];
+    let listAt = job * SEARCH_STATE + DIGITS_STATE + list * (LIST + 1u);
+    if (lane == 0u) {
+      told.x = atomicLoad(&lists[listAt]);
+    }
+    s.size = workgroupUniformLoad(&told).x;
     s.listAt = listAt + 1u;
     if (s.size > LIST) {
       s.size = params.vocabulary;
@@ -120,7 +120,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       if (lane == 0u) {
         // Rounding may put the uniform's share just past the last token that stays.
         let past = found.key < cutKey || (found.key == cutKey && found.id > cutId);
-        results[record * 4u] = select(found.id, cutId, past);
+        let id = select(found.id, cutId, past);
+        tellId(row, record, id, bitcast<u32>(logits[s.rowAt + id]));
       }
     }
   }

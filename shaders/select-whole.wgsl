@@ -1,14 +1,14 @@
-// As bucket-masses.wgsl, bucket-scan.wgsl, bucket-collect.wgsl and select-token.wgsl in one, for a vocabulary that one
-// workgroup goes through in no time: a job's buckets, its cut, and its draw; the id of a drawn row.
+// As bucket-masses.wgsl, bucket-scan.wgsl, bucket-collect.wgsl and select-token.wgsl in one, for a small vocabulary, and for
+// rows of which a search is rare: a job's buckets, its cut, and its draw; the id of a drawn row, and what is told of it.
 //
 //   step     metadata; logits rows = step[2]
 //   logits   [tile rows, vocabulary] f32
-//   rows, jobs, lists, picks  sampler-state.wgsl
+//   rows, jobs, picks, lists  sampler-state.wgsl
 //   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
-//   digits   [2 * tile rows, 5, 256] u32, scratch: of search-tokens.wgsl, then counts and weights of the buckets
+//   lastIds  [maxSequences] the id each slot sampled last
 //
-// A workgroup of 16 a job. Weights count from their bucket's top, in units of 2^-19 of it: up to 4,096 fit a word.
-// Prepend step, logit-key, sampler-state, threefry, draw and search-tokens.
+// A workgroup of THREADS a job. Weights count from their bucket's top, in units of it such that all tokens' fit a word.
+// Prepend step, logit-key, sampler-state, threefry, draw, tell-id and search-tokens.
 struct Params {
   vocabulary: u32,
   firstRow: u32,
@@ -23,13 +23,7 @@ struct Params {
 @group(0) @binding(5) var<storage, read_write> lists: array<atomic<u32>>;
 @group(0) @binding(6) var<storage, read_write> picks: array<u32>;
 @group(0) @binding(7) var<storage, read_write> results: array<u32>;
-@group(0) @binding(8) var<storage, read_write> digits: array<atomic<u32>>;
-
-const MASS_UNITS = 524288.0;
-
-fn listed(at: u32) -> u32 {
-  return atomicLoad(&lists[at]);
-}
+@group(0) @binding(8) var<storage, read_write> lastIds: array<u32>;
 
 @compute @workgroup_size(THREADS)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
@@ -42,24 +36,25 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let at = step[STEP_LOGITS_AT] + record * 16u;
   let jobAt = job * JOB_STATE;
   let pickAt = job * PICK_STATE;
-  var task = jobs[jobAt + JOB_TASK];
+  var task = select(0u, TASK_CUT, jobs[jobAt + JOB_WHOLE] != 0u);
   if (task == 0u) {
     return;
   }
   var s: Search;
   s.rowAt = row * params.vocabulary;
-  s.digitsAt = job * DIGITS_STATE;
+  s.digitsAt = job * SEARCH_STATE;
   s.high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
   s.floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
   s.low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
   s.bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
   s.log2Scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
-  s.listAt = job * LISTS_OF_JOB + 1u;
+  let listAt = s.digitsAt + DIGITS_STATE + 1u;
+  let unit = exp2(-f32(countLeadingZeros(params.vocabulary)));
   let share = uniformOf(at, ROUNDS);
   let step2 = bucketLog2(s.log2Scale, s.bucketScale);
   let countsAt = s.digitsAt + 768u;
   for (var i = lane; i < 2u * BUCKETS; i += THREADS) {
-    atomicStore(&digits[countsAt + i], 0u);
+    atomicStore(&lists[countsAt + i], 0u);
   }
   storageBarrier();
   for (var id = lane; id < params.vocabulary; id += THREADS) {
@@ -67,8 +62,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (logit >= s.floor) {
       let bucket = u32(placeOf(logit, s.high, s.low, s.bucketScale));
       let weight = exp2((max(logit, s.low) - s.high) * s.log2Scale + f32(bucket) * step2);
-      atomicAdd(&digits[countsAt + bucket], 1u);
-      atomicAdd(&digits[countsAt + BUCKETS + bucket], u32(min(weight, 1.0) * MASS_UNITS + 0.5));
+      atomicAdd(&lists[countsAt + bucket], 1u);
+      atomicAdd(&lists[countsAt + BUCKETS + bucket], u32(min(weight, 1.0) / unit + 0.5));
     }
   }
   storageBarrier();
@@ -85,8 +80,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       mass = bitcast<f32>(jobs[jobAt + JOB_MASS_LIMIT]);
     }
     if (lane == 0u) {
-      pickBucket(countsAt, limit, mass, step2, lastBucket);
-      atomicStore(&lists[s.listAt - 1u], 0u);
+      pickBucket(countsAt, limit, mass, step2, lastBucket, unit);
+      atomicStore(&lists[listAt - 1u], 0u);
     }
     let pick = workgroupUniformLoad(&told);
     s.bucket = pick.x;
@@ -98,11 +93,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var id = lane; id < params.vocabulary; id += THREADS) {
       let logit = logits[s.rowAt + id];
       if (logit >= s.floor && u32(placeOf(logit, s.high, s.low, s.bucketScale)) == s.bucket) {
-        let place = atomicAdd(&lists[s.listAt - 1u], 1u);
-        atomicStore(&lists[s.listAt + place], id);
+        let place = atomicAdd(&lists[listAt - 1u], 1u);
+        if (place < LIST) {
+          atomicStore(&lists[listAt + place], id);
+        }
       }
     }
     storageBarrier();
+    s.listAt = listAt;
+    if (s.size > LIST) {
+      s.size = params.vocabulary;
+      s.listAt = NONE;
+    }
     let found = search(lane, s);
     if (task == TASK_CUT) {
       cutKey = found.key;
@@ -120,26 +122,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       task = 0u;
       if (lane == 0u) {
         let past = found.key < cutKey || (found.key == cutKey && found.id > cutId);
-        results[record * 4u] = select(found.id, cutId, past);
+        let id = select(found.id, cutId, past);
+        tellId(row, record, id, bitcast<u32>(logits[s.rowAt + id]));
       }
     }
   }
 }
 
 // The bucket at which mass or limit is reached; where rounding lets none up to `last` reach it, the last that is there.
-fn pickBucket(countsAt: u32, limit: u32, mass: f32, step2: f32, last: u32) {
+fn pickBucket(countsAt: u32, limit: u32, mass: f32, step2: f32, last: u32, unit: f32) {
   var pick = vec3<u32>(0u);
   var before = 0.0;
   var count = 0u;
   var running = 0.0;
   for (var bucket = 0u; bucket <= last; bucket++) {
-    let some = atomicLoad(&digits[countsAt + bucket]);
+    let some = atomicLoad(&lists[countsAt + bucket]);
     if (some > 0u) {
       pick = vec3<u32>(bucket, some, count);
       before = running;
       count += some;
-      let units = f32(atomicLoad(&digits[countsAt + BUCKETS + bucket]));
-      running += units / MASS_UNITS * exp2(-f32(bucket) * step2);
+      let units = f32(atomicLoad(&lists[countsAt + BUCKETS + bucket]));
+      running += units * unit * exp2(-f32(bucket) * step2);
       if (running > mass || count >= limit) {
         break;
       }

@@ -2,7 +2,8 @@
 //
 //   step    metadata; logits rows = step[2]
 //   logits  [tile rows, vocabulary] f32
-//   rows, picks, chunks  sampler-state.wgsl; the row's second job has the cut
+//   rows, picks  sampler-state.wgsl; the row's second job has the cut
+//   bests   u32: bits of a row's chunks' best logits, from bests at + row * stride on
 //   top     [sum of the rows' N, 2] u32: id, bits of the logprob; row r's begin where its record says
 //
 // A workgroup of 64 a row; a chunk whose best is below the cut isn't read. Prepend step, logit-key and sampler-state.
@@ -11,6 +12,8 @@ struct Params {
   chunks: u32,
   firstRow: u32,
   tileRows: u32,
+  bestsAt: u32,
+  stride: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -18,7 +21,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read> logits: array<f32>;
 @group(0) @binding(3) var<storage, read> rows: array<u32>;
 @group(0) @binding(4) var<storage, read> picks: array<u32>;
-@group(0) @binding(5) var<storage, read> chunks: array<u32>;
+@group(0) @binding(5) var<storage, read> bests: array<u32>;
 @group(0) @binding(6) var<storage, read_write> top: array<u32>;
 
 var<workgroup> told: atomic<u32>;
@@ -48,7 +51,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let temperature = bitcast<f32>(rows[row * ROW_STATE + ROW_TEMPERATURE]);
   let lnTotal = bitcast<f32>(rows[row * ROW_STATE + ROW_LN_TOTAL]);
   for (var chunk = lane; chunk < params.chunks; chunk += STRANDS) {
-    if (bitsKey(chunks[row * CHUNK_WORDS * params.chunks + chunk]) < cutKey) {
+    if (bitsKey(bests[params.bestsAt + row * params.stride + chunk]) < cutKey) {
       continue;
     }
     for (var i = 0u; i < CHUNK_IDS && idOfChunk(chunk, i) < params.vocabulary; i++) {

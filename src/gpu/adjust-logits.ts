@@ -8,6 +8,7 @@ import maskedCode from '../../shaders/masked-logit.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
+import { rowThreads } from './row-threads.ts';
 
 export interface AdjustShape {
   readonly vocabulary: number;
@@ -112,11 +113,13 @@ export class AdjustLogits {
 }
 
 function compileKernels(gpu: Gpu, vocabulary: number): Promise<[Kernel, Kernel, Kernel]> {
+  const constants = { THREADS: rowThreads(gpu) };
   return Promise.all([
     Kernel.compile(gpu, {
       name: 'adjust-logits',
       code: [stepCode, keyCode, maskedCode, adjustCode],
       bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
+      constants,
     }),
     Kernel.compile(gpu, {
       name: 'mask-logits',
@@ -128,6 +131,7 @@ function compileKernels(gpu: Gpu, vocabulary: number): Promise<[Kernel, Kernel, 
       name: 'count-draws',
       code: [stepCode, countCode],
       bindings: ['uniform', 'read', 'read', 'write', 'write'],
+      constants,
     }),
   ]);
 }

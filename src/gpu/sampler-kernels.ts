@@ -10,20 +10,25 @@ import tailCode from '../../shaders/draw-tail.wgsl?raw';
 import keyCode from '../../shaders/logit-key.wgsl?raw';
 import wordsCode from '../../shaders/logit-words.wgsl?raw';
 import anyWordsCode from '../../shaders/logit-words-any.wgsl?raw';
+import ofChunksCode from '../../shaders/row-chunks.wgsl?raw';
+import ofLogitsCode from '../../shaders/row-logits.wgsl?raw';
 import rowsCode from '../../shaders/row-stats.wgsl?raw';
 import stateCode from '../../shaders/sampler-state.wgsl?raw';
 import searchCode from '../../shaders/search-tokens.wgsl?raw';
 import selectCode from '../../shaders/select-token.wgsl?raw';
 import wholeCode from '../../shaders/select-whole.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
+import tellIdCode from '../../shaders/tell-id.wgsl?raw';
 import tellCode from '../../shaders/tell-logprobs.wgsl?raw';
 import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import aboveCode from '../../shaders/weigh-above.wgsl?raw';
+import weighCode from '../../shaders/weigh-chunk.wgsl?raw';
+import withinCode from '../../shaders/weigh-within.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel, type KernelSource } from './kernel.ts';
 
-/** The search of a large vocabulary: by buckets over all its workgroups, then in one bucket. */
+/** The search of many tokens: by buckets over all its workgroups, then in one bucket. */
 export interface BucketKernels {
   readonly masses: Kernel;
   readonly scan: Kernel;
@@ -31,45 +36,72 @@ export interface BucketKernels {
   readonly select: Kernel;
 }
 
-export interface SamplerKernels {
+/** What a vocabulary takes that one workgroup doesn't go through in no time. */
+export interface LargeKernels {
   readonly chunks: Kernel;
-  readonly rows: Kernel;
   /** Whether a draw over the whole row stays. */
   readonly above: Kernel;
   readonly accept: Kernel;
-  /** A small vocabulary is searched by one kernel. */
-  readonly search: { readonly buckets: BucketKernels } | { readonly whole: Kernel };
-  readonly top: Kernel;
-  readonly tell: Kernel;
+  readonly buckets: BucketKernels;
 }
 
-const SEARCH = [keyCode, stateCode, threefryCode, drawCode, searchCode];
+export interface SamplerKernels {
+  readonly rows: Kernel;
+  /** Searches a row in one workgroup. */
+  readonly whole: Kernel;
+  readonly top: Kernel;
+  readonly tell: Kernel;
+  readonly large: LargeKernels | undefined;
+}
+
+export interface SamplerVariant {
+  readonly vocabulary: number;
+  readonly small: boolean;
+  /** Threads of a workgroup that has a row to itself; a power of two from 4 to 64. */
+  readonly threads: number;
+}
 
 /** Compiles the sampler's kernels for a vocabulary: a multiple of four is read four logits at a time. */
-export async function compileSampler(gpu: Gpu, vocabulary: number, small: boolean): Promise<SamplerKernels> {
-  const compile = (name: string, code: readonly string[], reads: number, writes: number) => {
-    const bindings = ['uniform', ...Array(reads).fill('read'), ...Array(writes).fill('write')];
-    return Kernel.compile(gpu, { name, code: [stepCode, ...code], bindings: bindings as KernelSource['bindings'] });
-  };
+export async function compileSampler(
+  gpu: Gpu,
+  { vocabulary, small, threads }: SamplerVariant,
+): Promise<SamplerKernels> {
   const words = vocabulary % 4 === 0 ? wordsCode : anyWordsCode;
-  const searched = async () => {
-    if (small) return { whole: await compile('select-whole', [...SEARCH, wholeCode], 4, 4) };
-    const [masses, scan, collect, select] = await Promise.all([
+  const compile = (name: string, code: readonly string[], reads: number, writes: number, after = 0) => {
+    const kinds = [
+      'uniform',
+      ...Array(reads).fill('read'),
+      ...Array(writes).fill('write'),
+      ...Array(after).fill('read'),
+    ];
+    const bindings = kinds as KernelSource['bindings'];
+    return Kernel.compile(gpu, { name, code: [stepCode, ...code], bindings, constants: { THREADS: threads } });
+  };
+  const draw = [threefryCode, drawCode, tellIdCode];
+  const row = [keyCode, stateCode, words, ...draw, headCode, tailCode, rowsCode];
+  const compileRows = () =>
+    small
+      ? compile('row-stats of logits', [...row, ofLogitsCode, weighCode, withinCode], 2, 5)
+      : compile('row-stats', [...row, ofChunksCode], 2, 5, 1);
+  const search = [keyCode, stateCode, ...draw, searchCode];
+  const compileLarge = async (): Promise<LargeKernels> => {
+    const [chunks, above, accept, masses, scan, collect, select] = await Promise.all([
+      compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
+      compile('weigh-above', [keyCode, stateCode, words, weighCode, aboveCode], 4, 1),
+      compile('accept-draw', [keyCode, stateCode, words, tellIdCode, acceptCode], 4, 4),
       compile('bucket-masses', [stateCode, words, massesCode], 5, 1),
       compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 1, 4),
       compile('bucket-collect', [stateCode, words, collectCode], 6, 1),
-      compile('select-token', [...SEARCH, bucketAtCode, selectCode], 5, 3),
+      compile('select-token', [...search, bucketAtCode, selectCode], 4, 4),
     ]);
-    return { buckets: { masses, scan, collect, select } };
+    return { chunks, above, accept, buckets: { masses, scan, collect, select } };
   };
-  const [chunks, rows, above, accept, search, top, tell] = await Promise.all([
-    compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
-    compile('row-stats', [keyCode, stateCode, words, threefryCode, drawCode, headCode, tailCode, rowsCode], 3, 4),
-    compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
-    compile('accept-draw', [keyCode, stateCode, acceptCode], 3, 3),
-    searched(),
+  const [rows, whole, top, tell, large] = await Promise.all([
+    compileRows(),
+    compile('select-whole', [...search, wholeCode], 4, 4),
     compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
-    compile('tell-logprobs', [stateCode, tellCode], 4, 3),
+    compile('tell-logprobs', [stateCode, tellCode], 4, 1),
+    small ? undefined : compileLarge(),
   ]);
-  return { chunks, rows, above, accept, search, top, tell };
+  return { rows, whole, top, tell, large };
 }

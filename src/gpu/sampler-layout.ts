@@ -14,15 +14,18 @@ export const ROUNDS = 4;
 export const LIST = 4096;
 export const LISTS = 3;
 export const BUCKETS = 256;
-export const ROW_STATE = 976;
+export const ROW_STATE = 1232;
+/** Where a row's state has its strands' best logits. */
+export const ROW_STRANDS = 16;
 export const JOB_STATE = 544;
 
 export const PICK_STATE = 8;
-/** Scratch of one job's search: counts and weights of digits, and of the buckets of a small vocabulary. */
-export const DIGITS_STATE = 5 * 256;
+/** Scratch of one job's search: counts and weights of digits, and of buckets; then lists. */
+export const SEARCH_STATE = 5 * 256 + LISTS * (1 + LIST);
 
 /** Words of a job and of its pick that tell what a row kept. */
 export const JOB_TASK = 0;
+export const JOB_WHOLE = 2;
 export const JOB_FLOOR = 8;
 export const PICK = { cutKey: 0, cutId: 1, keptCount: 2, keptMass: 3 } as const;
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { LogitsEntry } from './pack-step.ts';
 import { argmaxReference, FLOAT_MAX, logprobsReference, orderReference, sampleReference } from './sampler.reference.ts';
 import { RESULT_WORDS, Sampler } from './sampler.ts';
-import { JOB_FLOOR, JOB_STATE, JOB_TASK, PICK, PICK_STATE } from './sampler-layout.ts';
+import { JOB_FLOOR, JOB_STATE, JOB_TASK, JOB_WHOLE, PICK, PICK_STATE } from './sampler-layout.ts';
 import { keptTokens } from './testing/kept-tokens.ts';
 import { KernelBench } from './testing/kernel-bench.ts';
 import { possibleDraws } from './testing/possible-draws.ts';
@@ -18,9 +18,9 @@ const MAX_IDS = 3;
 const PLACES = [
   { vocabulary: 32, small: 4096, tiles: 8, long: 160 },
   { vocabulary: 513, small: 4096, tiles: 8, long: 120 },
-  { vocabulary: 512, small: 0, tiles: 8, long: 120 },
+  { vocabulary: 512, small: 0, threads: 64, tiles: 8, long: 120 },
   { vocabulary: 1001, small: 0, tiles: 6, long: 100 },
-  { vocabulary: 4096, small: 4096, tiles: 3, long: 40 },
+  { vocabulary: 4096, small: 4096, threads: 64, tiles: 3, long: 40 },
   { vocabulary: 9000, small: 4096, tiles: 4, long: 60 },
   { vocabulary: 49_152, small: 4096, tiles: 2, long: 30 },
   { vocabulary: 151_936, small: 4096, tiles: 1, long: 12 },
@@ -35,6 +35,8 @@ afterAll(() => bench.close());
 interface Place {
   readonly vocabulary: number;
   readonly small: number;
+  /** Of a row's workgroup; absent: what the adapter gets. */
+  readonly threads?: number;
 }
 
 /** What the GPU gives for a row. */
@@ -66,7 +68,7 @@ class SampledTile {
     return this.#buffers;
   }
 
-  static async open({ vocabulary, small }: Place): Promise<SampledTile> {
+  static async open({ vocabulary, small, threads }: Place): Promise<SampledTile> {
     const [step, logits, lastIds, slotIds] = await Promise.all([
       bench.zeros(1024),
       bench.zeros(TILE * vocabulary),
@@ -83,6 +85,7 @@ class SampledTile {
         maxIds: TILE * MAX_IDS,
         maxLogprobIds: MAX_IDS,
         smallVocabulary: small,
+        ...(threads === undefined ? {} : { threads }),
       },
       { step, logits, lastIds, slotIds },
     );
@@ -123,7 +126,7 @@ class SampledTile {
         cutId: picks[i * PICK_STATE + PICK.cutId]!,
         floor: jobs[i * JOB_STATE + JOB_FLOOR]!,
         keptMass: pickFloats[i * PICK_STATE + PICK.keptMass]!,
-        searched: jobWords[i * JOB_STATE + JOB_TASK] !== 0,
+        searched: [JOB_TASK, JOB_WHOLE].some((word) => jobWords[i * JOB_STATE + word] !== 0),
       }),
     );
   }

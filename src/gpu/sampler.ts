@@ -1,19 +1,19 @@
 import type { Gpu } from './gpu.ts';
-import { type BucketKernels, compileSampler, type SamplerKernels } from './sampler-kernels.ts';
+import { rowThreads } from './row-threads.ts';
+import { compileSampler, type LargeKernels, type SamplerKernels } from './sampler-kernels.ts';
 import {
   BUCKETS,
   CHUNK_STATE,
-  DIGITS_STATE,
+  HEAD_MOST,
   JOB_STATE,
-  LIST,
-  LISTS,
   PICK_STATE,
-  REGION_IDS,
   ROUNDS,
   ROW_STATE,
+  SEARCH_STATE,
   SMALL_VOCABULARY,
   STRANDS,
 } from './sampler-layout.ts';
+import { bindTile, regionsOf, type TileGroups } from './sampler-tile.ts';
 
 /** u32 words of a row's result: id, non-finite, bits of the logprob, 0. */
 export const RESULT_WORDS = 4;
@@ -30,8 +30,10 @@ export interface SamplerShape {
   readonly maxIds: number;
   /** Ids of one slot. */
   readonly maxLogprobIds: number;
-  /** Largest vocabulary that is searched as a whole; for tests. */
+  /** Largest vocabulary that one workgroup goes through; for tests. */
   readonly smallVocabulary?: number;
+  /** Threads of a workgroup that has a row to itself; for tests. */
+  readonly threads?: number;
 }
 
 export interface SamplerBuffers {
@@ -51,44 +53,10 @@ export interface TileRow {
   readonly topP: number;
   readonly minP: number;
   readonly top: number;
+  readonly idLogprobs?: boolean | undefined;
 }
 
-interface BucketGroups {
-  readonly masses: GPUBindGroup;
-  readonly scan: GPUBindGroup;
-  /** One a round. */
-  readonly collect: readonly [GPUBindGroup, GPUBindGroup];
-  readonly select: readonly [GPUBindGroup, GPUBindGroup];
-}
-
-/** Of some regions: the weight before a row's draws, and what follows from it. */
-interface StayGroups {
-  readonly regions: number;
-  readonly above: GPUBindGroup;
-  readonly accept: GPUBindGroup;
-}
-
-interface TileGroups {
-  readonly chunks: GPUBindGroup;
-  readonly rows: GPUBindGroup;
-  /** Some regions, then the others where there are more. */
-  readonly stays: readonly StayGroups[];
-  readonly search: { readonly buckets: BucketGroups } | { readonly whole: GPUBindGroup };
-  readonly top: GPUBindGroup;
-  readonly tell: GPUBindGroup;
-}
-
-/** What the kernels keep, beside what the sampler tells. */
-interface Scratch {
-  readonly chunks: GPUBuffer;
-  readonly rows: GPUBuffer;
-  readonly above: GPUBuffer;
-  readonly digits: GPUBuffer;
-  readonly lists: GPUBuffer;
-  readonly partials: GPUBuffer;
-}
-
-interface SamplerState {
+export interface SamplerState {
   /** [maxLogitsRows, RESULT_WORDS] u32. */
   readonly results: GPUBuffer;
   /** [maxTop, 2] u32: id, bits of the logprob; a row's begin where its logits record says, in no order: see readTop. */
@@ -130,13 +98,14 @@ export class Sampler {
 
   /** Compiles what a sampler of this vocabulary asks for, so that it needn't wait for its buffers. */
   static async compile(gpu: Gpu, vocabulary: number): Promise<void> {
-    await compileSampler(gpu, vocabulary, vocabulary <= SMALL_VOCABULARY);
+    await compileSampler(gpu, { vocabulary, small: vocabulary <= SMALL_VOCABULARY, threads: rowThreads(gpu) });
   }
 
   static async create(gpu: Gpu, shape: SamplerShape, buffers: SamplerBuffers): Promise<Sampler> {
     const { vocabulary, tileRows } = shape;
+    const small = vocabulary <= (shape.smallVocabulary ?? SMALL_VOCABULARY);
     const jobCount = 2 * tileRows;
-    const partials = isSmall(shape) ? 1 : jobCount * spansOf(shape) * 2 * BUCKETS;
+    const chunks = regionsOf(shape) * STRANDS;
     const allocate = (label: string, words: number) => gpu.storage(label, words * 4);
     const [results, top, idLogprobs, jobs, picks] = await Promise.all([
       allocate('results', shape.maxLogitsRows * RESULT_WORDS),
@@ -145,17 +114,16 @@ export class Sampler {
       allocate('sampler jobs', jobCount * JOB_STATE),
       allocate('sampler picks', jobCount * PICK_STATE),
     ]);
-    const [chunkStats, rowStats, above, digits, lists, masses] = await Promise.all([
-      allocate('chunk stats', tileRows * chunksOf(shape) * CHUNK_STATE),
+    const [chunkStats, rowStats, above, lists, partials] = await Promise.all([
+      allocate('chunk stats', tileRows * chunks * CHUNK_STATE),
       allocate('row stats', tileRows * ROW_STATE),
-      allocate('weights above', tileRows * chunksOf(shape) * ROUNDS),
-      allocate('sampler digits', jobCount * DIGITS_STATE),
-      allocate('candidates', jobCount * LISTS * (1 + LIST)),
-      allocate('bucket masses', partials),
+      allocate('weights above', tileRows * chunks * ROUNDS),
+      allocate('candidates', jobCount * SEARCH_STATE),
+      allocate('bucket masses', small ? 1 : jobCount * regionsOf(shape) * 2 * BUCKETS),
     ]);
     const state = { results, top, idLogprobs, jobs, picks };
-    const scratch = { chunks: chunkStats, rows: rowStats, above, digits, lists, partials: masses };
-    const kernels = await compileSampler(gpu, vocabulary, isSmall(shape));
+    const scratch = { chunks: chunkStats, rows: rowStats, above, lists, partials };
+    const kernels = await compileSampler(gpu, { vocabulary, small, threads: shape.threads ?? rowThreads(gpu) });
     const tileCount = Math.ceil(shape.maxLogitsRows / tileRows);
     const tiles = await Promise.all(
       Array.from({ length: tileCount }, (_, tile) =>
@@ -168,145 +136,63 @@ export class Sampler {
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
   encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
     const groups = this.#tiles[tile]!;
-    const { chunks, rows: rowStats, above, accept, search, top, tell } = this.#kernels;
-    const regions = chunksOf(this.#shape) / STRANDS;
-    chunks.dispatch(pass, groups.chunks, rows.length * regions);
-    rowStats.dispatch(pass, groups.rows, rows.length);
-    if (rows.some((row) => row.sampled && row.topP < 1)) {
+    const { rows: rowStats, whole, top, tell, large } = this.#kernels;
+    const count = rows.length;
+    if (large && groups.large) large.chunks.dispatch(pass, groups.large.chunks, count * regionsOf(this.#shape));
+    rowStats.dispatch(pass, groups.rows, count);
+    const ranked = rows.some((row) => row.top > 0);
+    // Jobs of top logprobs come after those of all rows of a tile.
+    const jobs = ranked ? this.#shape.tileRows + count : count;
+    if (large && groups.large) this.#settleLarge(pass, large, groups.large, rows, jobs);
+    // A small vocabulary's top logprobs are searched for here, too.
+    if (rows.some((row) => this.#mayNeedWhole(row)) || (ranked && !large)) whole.dispatch(pass, groups.whole, jobs);
+    if (ranked) top.dispatch(pass, groups.top, count);
+    if (rows.some(({ idLogprobs }) => idLogprobs)) tell.dispatch(pass, groups.tell, count);
+  }
+
+  #settleLarge(
+    pass: GPUComputePassEncoder,
+    { above, accept, buckets }: LargeKernels,
+    groups: NonNullable<TileGroups['large']>,
+    rows: readonly TileRow[],
+    jobs: number,
+  ): void {
+    if (rows.some((row) => this.#mayWait(row))) {
       for (const stay of groups.stays) {
         above.dispatch(pass, stay.above, rows.length * stay.regions);
         accept.dispatch(pass, stay.accept, rows.length);
       }
     }
-    const ranked = rows.some((row) => row.top > 0);
-    if (ranked || rows.some(isFiltered)) {
-      // Jobs of top logprobs come after those of all rows of a tile.
-      const jobs = ranked ? this.#shape.tileRows + rows.length : rows.length;
-      if ('whole' in search && 'whole' in groups.search) search.whole.dispatch(pass, groups.search.whole, jobs);
-      if ('buckets' in search && 'buckets' in groups.search) {
-        this.#searchBuckets(pass, search.buckets, groups.search.buckets, jobs, rows);
-      }
-    }
-    if (ranked) top.dispatch(pass, groups.top, rows.length);
-    tell.dispatch(pass, groups.tell, rows.length);
-  }
-
-  #searchBuckets(
-    pass: GPUComputePassEncoder,
-    { masses, scan, collect, select }: BucketKernels,
-    groups: BucketGroups,
-    jobs: number,
-    rows: readonly TileRow[],
-  ): void {
-    const spans = spansOf(this.#shape);
-    masses.dispatch(pass, groups.masses, jobs * spans);
-    scan.dispatch(pass, groups.scan, jobs);
-    collect.dispatch(pass, groups.collect[0], jobs * spans);
-    select.dispatch(pass, groups.select[0], jobs);
+    const drawn = rows.some((row) => this.#isBucketed(row));
+    if (!drawn && jobs === rows.length) return;
+    const { masses, scan, collect, select } = buckets;
+    const some = groups.buckets;
+    const regions = regionsOf(this.#shape);
+    masses.dispatch(pass, some.masses, jobs * regions);
+    scan.dispatch(pass, some.scan, jobs);
+    collect.dispatch(pass, some.collect[0], jobs * regions);
+    select.dispatch(pass, some.select[0], jobs);
     // What stays weighs as much as the cut says: only then is it known in which bucket the draw is.
-    if (rows.some(isFiltered)) {
-      collect.dispatch(pass, groups.collect[1], rows.length * spans);
-      select.dispatch(pass, groups.select[1], rows.length);
+    if (drawn) {
+      collect.dispatch(pass, some.collect[1], rows.length * regions);
+      select.dispatch(pass, some.select[1], rows.length);
     }
   }
-}
 
-async function bindTile(
-  kernels: SamplerKernels,
-  shape: SamplerShape,
-  { step, logits, lastIds, slotIds }: SamplerBuffers,
-  { results, top, idLogprobs, jobs, picks }: SamplerState,
-  scratch: Scratch,
-  first: number,
-): Promise<TileGroups> {
-  const { vocabulary, tileRows } = shape;
-  const chunks = chunksOf(shape);
-  const bindSearch = async () => {
-    if ('whole' in kernels.search) {
-      const buffers = [step, logits, scratch.rows, jobs, scratch.lists, picks, results, scratch.digits];
-      return { whole: await kernels.search.whole.bind([vocabulary, first, tileRows], buffers) };
-    }
-    return { buckets: await bindBuckets(kernels.search.buckets) };
-  };
-  const bindBuckets = async ({ masses, scan, collect, select }: BucketKernels): Promise<BucketGroups> => {
-    const spans = spansOf(shape);
-    const collectOf = (round: number) =>
-      collect.bind(
-        [vocabulary, chunks, spans, first, tileRows, round],
-        [step, logits, scratch.rows, jobs, scratch.chunks, picks, scratch.lists],
-      );
-    const selectOf = (round: number) =>
-      select.bind(
-        [vocabulary, first, tileRows, round],
-        [step, logits, scratch.rows, jobs, scratch.lists, picks, results, scratch.digits],
-      );
-    const [massesGroup, scanGroup, collect0, collect1, select0, select1] = await Promise.all([
-      masses.bind(
-        [vocabulary, chunks, spans, first, tileRows],
-        [step, logits, scratch.rows, jobs, scratch.chunks, scratch.partials],
-      ),
-      scan.bind([vocabulary, spans, first, tileRows], [step, scratch.partials, jobs, picks, scratch.lists]),
-      collectOf(0),
-      collectOf(1),
-      selectOf(0),
-      selectOf(1),
-    ]);
-    return { masses: massesGroup, scan: scanGroup, collect: [collect0, collect1], select: [select0, select1] };
-  };
-  const bindStay = async ([begin, end]: readonly [number, number]): Promise<StayGroups> => {
-    const [above, accept] = await Promise.all([
-      kernels.above.bind(
-        [vocabulary, chunks, first, tileRows, begin, end - begin],
-        [step, logits, scratch.chunks, scratch.rows, scratch.above],
-      ),
-      kernels.accept.bind(
-        [chunks, first, tileRows, end * STRANDS],
-        [step, scratch.above, scratch.chunks, scratch.rows, jobs, results],
-      ),
-    ]);
-    return { regions: end - begin, above, accept };
-  };
-  const [chunkGroup, rows, stays, search, topGroup, tell] = await Promise.all([
-    kernels.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
-    kernels.rows.bind(
-      [vocabulary, chunks, first, tileRows],
-      [step, logits, scratch.chunks, scratch.rows, jobs, picks, results],
-    ),
-    Promise.all(stagesOf(shape).map(bindStay)),
-    bindSearch(),
-    kernels.top.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.rows, picks, scratch.chunks, top]),
-    kernels.tell.bind(
-      [vocabulary, first, tileRows, shape.maxLogprobIds],
-      [step, logits, scratch.rows, slotIds, results, lastIds, idLogprobs],
-    ),
-  ]);
-  return { chunks: chunkGroup, rows, stays, search, top: topGroup, tell };
-}
+  /** It may be drawn over the whole row, and what is before its draw has to be weighed. */
+  #mayWait({ sampled, topK, topP }: TileRow): boolean {
+    return sampled && topP < 1 && (topK === 0 || topK >= this.#shape.vocabulary);
+  }
 
-function chunksOf({ vocabulary }: SamplerShape): number {
-  return Math.ceil(vocabulary / REGION_IDS) * STRANDS;
-}
+  /** Its top k is past every head: it is searched for, by buckets. */
+  #isBucketed({ sampled, topK }: TileRow): boolean {
+    const { large } = this.#kernels;
+    return sampled && large !== undefined && topK > HEAD_MOST && topK < this.#shape.vocabulary;
+  }
 
-function isFiltered({ sampled, topK, topP, minP }: TileRow): boolean {
-  return sampled && (topK > 0 || topP < 1 || minP > 0);
-}
-
-/** From which to which region draws are weighed: a third, then the rest for those of which that doesn't tell. */
-function stagesOf({ vocabulary }: SamplerShape): readonly (readonly [number, number])[] {
-  const regions = Math.ceil(vocabulary / REGION_IDS);
-  const some = Math.floor(regions / 3);
-  return some === 0
-    ? [[0, regions]]
-    : [
-        [0, some],
-        [some, regions],
-      ];
-}
-
-function spansOf({ vocabulary }: SamplerShape): number {
-  return Math.ceil(vocabulary / REGION_IDS);
-}
-
-function isSmall({ vocabulary, smallVocabulary }: SamplerShape): boolean {
-  return vocabulary <= (smallVocabulary ?? SMALL_VOCABULARY);
+  /** It may have to be searched for, though that is rare. */
+  #mayNeedWhole(row: TileRow): boolean {
+    const { sampled, topK, topP, minP } = row;
+    return sampled && (topK > 0 || topP < 1 || minP > 0) && !this.#isBucketed(row);
+  }
 }

@@ -1,0 +1,141 @@
+import type { SamplerBuffers, SamplerShape, SamplerState } from './sampler.ts';
+import type { BucketKernels, LargeKernels, SamplerKernels } from './sampler-kernels.ts';
+import { CHUNK_STATE, REGION_IDS, ROW_STATE, ROW_STRANDS, STRANDS } from './sampler-layout.ts';
+
+interface BucketGroups {
+  readonly masses: GPUBindGroup;
+  readonly scan: GPUBindGroup;
+  /** One a round. */
+  readonly collect: readonly [GPUBindGroup, GPUBindGroup];
+  readonly select: readonly [GPUBindGroup, GPUBindGroup];
+}
+
+/** Of some regions: the weight before a row's draws, and what follows from it. */
+interface StayGroups {
+  readonly regions: number;
+  readonly above: GPUBindGroup;
+  readonly accept: GPUBindGroup;
+}
+
+interface LargeGroups {
+  readonly chunks: GPUBindGroup;
+  /** Some regions, then the others where there are more. */
+  readonly stays: readonly StayGroups[];
+  readonly buckets: BucketGroups;
+}
+
+/** Bind groups of a tile. */
+export interface TileGroups {
+  readonly rows: GPUBindGroup;
+  readonly whole: GPUBindGroup;
+  readonly top: GPUBindGroup;
+  readonly tell: GPUBindGroup;
+  readonly large: LargeGroups | undefined;
+}
+
+/** What the kernels keep, beside what the sampler tells. */
+export interface Scratch {
+  readonly chunks: GPUBuffer;
+  readonly rows: GPUBuffer;
+  readonly above: GPUBuffer;
+  readonly lists: GPUBuffer;
+  readonly partials: GPUBuffer;
+}
+
+/** Binds the kernels to a tile whose first row is the step's logits row `first`. */
+export async function bindTile(
+  kernels: SamplerKernels,
+  shape: SamplerShape,
+  { step, logits, lastIds, slotIds }: SamplerBuffers,
+  { results, top, idLogprobs, jobs, picks }: SamplerState,
+  scratch: Scratch,
+  first: number,
+): Promise<TileGroups> {
+  const { vocabulary, tileRows } = shape;
+  const regions = regionsOf(shape);
+  const chunks = regions * STRANDS;
+  const bindBuckets = async ({ masses, scan, collect, select }: BucketKernels): Promise<BucketGroups> => {
+    const collectOf = (round: number) =>
+      collect.bind(
+        [vocabulary, chunks, regions, first, tileRows, round],
+        [step, logits, scratch.rows, jobs, scratch.chunks, picks, scratch.lists],
+      );
+    const selectOf = (round: number) =>
+      select.bind(
+        [vocabulary, first, tileRows, round],
+        [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],
+      );
+    const [massesGroup, scanGroup, collect0, collect1, select0, select1] = await Promise.all([
+      masses.bind(
+        [vocabulary, chunks, regions, first, tileRows],
+        [step, logits, scratch.rows, jobs, scratch.chunks, scratch.partials],
+      ),
+      scan.bind([vocabulary, regions, first, tileRows], [step, scratch.partials, jobs, picks, scratch.lists]),
+      collectOf(0),
+      collectOf(1),
+      selectOf(0),
+      selectOf(1),
+    ]);
+    return { masses: massesGroup, scan: scanGroup, collect: [collect0, collect1], select: [select0, select1] };
+  };
+  const bindStay = async (
+    { above, accept }: LargeKernels,
+    [begin, end]: readonly [number, number],
+  ): Promise<StayGroups> => {
+    const [aboveGroup, acceptGroup] = await Promise.all([
+      above.bind(
+        [vocabulary, chunks, first, tileRows, begin, end - begin],
+        [step, logits, scratch.chunks, scratch.rows, scratch.above],
+      ),
+      accept.bind(
+        [vocabulary, chunks, first, tileRows, end * STRANDS],
+        [step, logits, scratch.above, scratch.chunks, scratch.rows, jobs, results, lastIds],
+      ),
+    ]);
+    return { regions: end - begin, above: aboveGroup, accept: acceptGroup };
+  };
+  const bindLarge = async (large: LargeKernels): Promise<LargeGroups> => {
+    const [chunkGroup, stays, buckets] = await Promise.all([
+      large.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
+      Promise.all(stagesOf(regions).map((stage) => bindStay(large, stage))),
+      bindBuckets(large.buckets),
+    ]);
+    return { chunks: chunkGroup, stays, buckets };
+  };
+  const ofChunks = kernels.large ? [scratch.chunks] : [];
+  const [rows, whole, topGroup, tell, large] = await Promise.all([
+    kernels.rows.bind(
+      [vocabulary, chunks, first, tileRows],
+      [step, logits, scratch.rows, jobs, picks, results, lastIds, ...ofChunks],
+    ),
+    kernels.whole.bind(
+      [vocabulary, first, tileRows],
+      [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],
+    ),
+    kernels.top.bind(
+      [vocabulary, chunks, first, tileRows, ...(kernels.large ? [0, CHUNK_STATE * chunks] : [ROW_STRANDS, ROW_STATE])],
+      [step, logits, scratch.rows, picks, kernels.large ? scratch.chunks : scratch.rows, top],
+    ),
+    kernels.tell.bind(
+      [vocabulary, first, tileRows, shape.maxLogprobIds],
+      [step, logits, scratch.rows, slotIds, idLogprobs],
+    ),
+    kernels.large && bindLarge(kernels.large),
+  ]);
+  return { rows, whole, top: topGroup, tell, large };
+}
+
+/** From which to which region draws are weighed: a third, then the rest for those of which that doesn't tell. */
+function stagesOf(regions: number): readonly (readonly [number, number])[] {
+  const some = Math.floor(regions / 3);
+  return some === 0
+    ? [[0, regions]]
+    : [
+        [0, some],
+        [some, regions],
+      ];
+}
+
+export function regionsOf({ vocabulary }: SamplerShape): number {
+  return Math.ceil(vocabulary / REGION_IDS);
+}
