@@ -1,5 +1,8 @@
 import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Browser, LaunchOptions, Page } from 'playwright-core';
+import { cacheDir } from '../relay/model/cache-dir.ts';
+import { BrowserMemory } from './browser-memory.ts';
 import { CliError, messageOf } from './errors.ts';
 
 export interface BrowserChoice {
@@ -117,7 +120,10 @@ export async function openNode(choice: BrowserChoice, webUrl: URL, options: Open
   signal.addEventListener('abort', stop, { once: true });
   try {
     signal.throwIfAborted();
-    const page = await browser.newPage({ viewport: choice.headless ? { width: 1280, height: 800 } : null });
+    const memory = new BrowserMemory(join(cacheDir(), 'browser.json'));
+    const viewport = choice.headless ? { width: 1280, height: 800 } : null;
+    const context = await memory.open(browser, webUrl.origin, { viewport });
+    const page = await context.newPage();
     logPage(page, log);
     if (!choice.softwareGpu) {
       await gotoPage(page, new URL('/healthz', webUrl));
@@ -129,6 +135,7 @@ export async function openNode(choice: BrowserChoice, webUrl: URL, options: Open
     }
     await gotoPage(page, nodeUrl(webUrl, options.kernels, options.nodeToken));
     await waitUntilServing(page, boundMs);
+    await memory.keep(context, webUrl.origin);
     return { browser, page, softwareGpu: choice.softwareGpu };
   } catch (error) {
     await browser.close().catch(() => {});
