@@ -110,7 +110,9 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
     await Rope.create(gpu, shape, buffers);
   }
   for (const vocabulary of [128, 127]) {
-    for (const small of [true, false]) await compileSampler(gpu, vocabulary, small);
+    for (const small of [true, false]) {
+      for (const threads of [4, 64]) await compileSampler(gpu, { vocabulary, small, threads });
+    }
     const shape = { vocabulary, maxCounted: 8, maxBiases: 8, tileRows: 2, maxLogitsRows: 2 };
     await AdjustLogits.create(gpu, shape, buffers);
   }
