@@ -1,5 +1,8 @@
 import { Gpu } from '../../src/gpu/gpu.ts';
 import { Linear } from '../../src/gpu/linear.ts';
+import { candidates } from '../../src/gpu/linear-candidates.ts';
+import { linearFeatures } from '../../src/gpu/linear-features.ts';
+import { variantName } from '../../src/gpu/linear-variant.ts';
 import { packStep } from '../../src/gpu/pack-step.ts';
 import { quantShape } from '../../src/gpu/quant-format.ts';
 import { STEP_HEADER } from '../../src/gpu/step-layout.ts';
@@ -19,12 +22,14 @@ interface Timed {
   readonly name: string;
   readonly format: MatrixFormat | undefined;
   readonly columns: number;
+  /** Whether it is taken without a tuner: only that is held against bars. */
+  readonly first: boolean;
   readonly bytes: number;
   readonly encode: Encode;
   ms: number;
 }
 
-/** Linear kernels on one matrix of the spike's shape, each format and number of columns, and the spike itself. */
+/** What may win here on one matrix of the spike's shape, each format and number of columns, and the spike itself. */
 export async function linearTable(
   device: GPUDevice,
   roofline: Roofline,
@@ -39,6 +44,7 @@ export async function linearTable(
         name: 'spike q4',
         format: undefined,
         columns: 1,
+        first: true,
         bytes: WEIGHTS * 0.75,
         encode: (pass) => spike.encode(pass),
         ms: Number.POSITIVE_INFINITY,
@@ -78,27 +84,33 @@ async function formatKernels(gpu: Gpu, format: MatrixFormat): Promise<Timed[]> {
   const input = await gpu.storage('bench input', most * SPIKE_COLUMNS * 4);
   const x = Float32Array.from({ length: most * SPIKE_COLUMNS }, (_, i) => ((i * 37) % 101) / 101 - 0.5);
   gpu.device.queue.writeBuffer(input, 0, x);
-  const linear = await Linear.create(
-    gpu,
-    matrix,
-    { outputStride: SPIKE_ROWS, countWord: STEP_HEADER.rows },
-    { step, input, output: await gpu.storage('bench output', most * SPIKE_ROWS * 4) },
-  );
-  const choice = gpu.choices.linear(
-    { tiles: SPIKE_ROWS / TILE_ROWS, columns: SPIKE_COLUMNS, format },
-    { finish: 'store', normed: false },
-  );
-  return COLUMNS.map((columns): Timed => {
-    const { rows, columns: tile, path } = choice.matvec[columns - 1] ?? choice.matmul;
-    return {
-      name: `${format} ${rows}×${tile}${path === 'plain' ? '' : ` ${path}`}`,
-      format,
-      columns,
-      bytes: (SPIKE_ROWS / TILE_ROWS) * tileBytes(format, SPIKE_COLUMNS),
-      encode: (pass) => linear.encode(pass, columns),
-      ms: Number.POSITIVE_INFINITY,
-    };
-  });
+  const output = await gpu.storage('bench output', most * SPIKE_ROWS * 4);
+  const part = { tiles: SPIKE_ROWS / TILE_ROWS, columns: SPIKE_COLUMNS, format };
+  const timed = new Map<string, Timed>();
+  // What is taken without a tuner first, and what else may win here.
+  const choices = candidates(part, { finish: 'store', normed: false }, linearFeatures(gpu.device), 'fast');
+  for (const [at, choice] of choices.entries()) {
+    const linear = await Linear.create(
+      gpu,
+      matrix,
+      { outputStride: SPIKE_ROWS, countWord: STEP_HEADER.rows },
+      { step, input, output },
+      () => choice,
+    );
+    for (const columns of COLUMNS) {
+      const name = `${format} ${variantName(choice.matvec[columns - 1] ?? choice.matmul)} of ${choice.splits}`;
+      // Choices share variants.
+      if (timed.has(`${name} ${columns}`)) continue;
+      timed.set(`${name} ${columns}`, {
+        name: choices.length > 1 ? name : name.replace(/ of 1$/, ''),
+        ...{ format, columns, first: at === 0 },
+        bytes: part.tiles * tileBytes(format, SPIKE_COLUMNS),
+        encode: (pass) => linear.encode(pass, columns),
+        ms: Number.POSITIVE_INFINITY,
+      });
+    }
+  }
+  return [...timed.values()];
 }
 
 /** Weights whose times are those of any others. */
@@ -123,7 +135,7 @@ function madeUp(format: MatrixFormat): AnySource {
 }
 
 function row(kernel: Timed, all: readonly Timed[], roofline: Roofline): BenchRow {
-  const { name, format, columns, bytes, ms } = kernel;
+  const { name, format, columns, first, bytes, ms } = kernel;
   const perSecond = (WEIGHTS * columns) / ms / 1e6;
   const gbs = bytes / ms / 1e6;
   const gflops = 2 * perSecond;
@@ -138,7 +150,7 @@ function row(kernel: Timed, all: readonly Timed[], roofline: Roofline): BenchRow
       fixed(gflops),
       percent(gflops / roofline.gflops),
     ],
-    ...bar(format, columns, perSecond, all),
+    ...(first ? bar(format, columns, perSecond, all) : { holds: undefined, bar: '' }),
     data: { columns, ms, perSecond, gbs, gflops },
   };
 }
@@ -146,7 +158,7 @@ function row(kernel: Timed, all: readonly Timed[], roofline: Roofline): BenchRow
 /** One column is held against the spike, eight against one. */
 function bar(format: MatrixFormat | undefined, columns: number, perSecond: number, all: readonly Timed[]) {
   const rate = (of: MatrixFormat | undefined) => {
-    const { ms } = all.find((kernel) => kernel.format === of && kernel.columns === 1)!;
+    const { ms } = all.find((kernel) => kernel.format === of && kernel.columns === 1 && kernel.first)!;
     return WEIGHTS / ms / 1e6;
   };
   if (format !== SPIKE_FORMAT || (columns !== 1 && columns !== 8)) return { holds: undefined, bar: '' };

@@ -66,8 +66,8 @@ interface RowsKernel {
 }
 
 /**
- * One layer: five kernels, six where attention is split. A matrix of several formats, whose rows can't be paired, takes
- * one more. It finds the scaled rows and sums of squares of its input, and leaves those of its output.
+ * One layer: five kernels, six where attention is split. A matrix of several formats takes one for
+ * each, and one more where its rows can't be paired. It finds the scaled rows and sums of squares of its input, and leaves those of its output.
  */
 export class LlamaLayer {
   readonly kvCopy: KvCopy;
