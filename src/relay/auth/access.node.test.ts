@@ -102,7 +102,7 @@ async function ask(url: string, path: string, bearer: string | undefined): Promi
   const method = methods.get(path);
   const headers: Record<string, string> = bearer === undefined ? {} : { authorization: `Bearer ${bearer}` };
   // Some would stay open.
-  if (method) headers['connect-timeout-ms'] = '100';
+  if (method) headers['connect-timeout-ms'] = '50';
   const unary = method?.methodKind === 'unary';
   if (method) headers['content-type'] = unary ? 'application/json' : 'application/connect+json';
   const body = unary ? '{}' : Buffer.from([0, 0, 0, 0, 2, 0x7b, 0x7d]);

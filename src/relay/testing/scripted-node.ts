@@ -1,6 +1,5 @@
 import { create, type MessageInitShape } from '@bufbuild/protobuf';
-import { type Client, Code, ConnectError, createClient, type Transport } from '@connectrpc/connect';
-import { createConnectTransport } from '@connectrpc/connect-node';
+import { type Client, Code, ConnectError } from '@connectrpc/connect';
 import {
   type AttachRequest,
   type Generate,
@@ -9,16 +8,15 @@ import {
   type NodeEvent,
   NodeEventSchema,
   type NodeLoadSchema,
-  NodeRelay,
+  type NodeRelay,
   Precision,
   type ProfiledSchema,
   type Welcome,
 } from '../../contract/gen/node_relay_pb.ts';
-import { bearer } from './bearer.ts';
+import { type NodeDoor, nodeClient } from './node-client.ts';
 import { type EngineScript, ScriptedEngine } from './scripted-engine.ts';
 
-export interface Script extends EngineScript {
-  readonly webPort: number;
+export interface Script extends EngineScript, NodeDoor {
   readonly modelDigest: string;
   readonly nodeId?: string;
   readonly contextLength?: number;
@@ -34,10 +32,6 @@ export interface Script extends EngineScript {
   readonly freedTokens?: number;
   /** What it tells of its kernels once it is asked; it answers no profile without. */
   readonly profiled?: Omit<MessageInitShape<typeof ProfiledSchema>, 'profileId'>;
-  /** Of the web port, on every request. */
-  readonly sessionToken?: string;
-  /** Instead of Connect over HTTP/1.1 in the clear. */
-  readonly transport?: Transport;
   /** Fields of the AttachRequest that differ. */
   readonly attach?: Partial<Omit<AttachRequest, '$typeName' | '$unknown'>>;
 }
@@ -67,15 +61,7 @@ export class ScriptedNode {
   private constructor(script: Script) {
     this.script = script;
     this.engine = new ScriptedEngine(script);
-    this.client = createClient(
-      NodeRelay,
-      script.transport ??
-        createConnectTransport({
-          baseUrl: `http://127.0.0.1:${script.webPort}`,
-          httpVersion: '1.1',
-          interceptors: script.sessionToken === undefined ? [] : [bearer(script.sessionToken)],
-        }),
-    );
+    this.client = nodeClient(script);
   }
 
   /** Attaches and waits for the welcome. Rejects as the relay refuses. */
