@@ -84,7 +84,7 @@ class PartialFile {
   }
 
   async restart(etag?: string): Promise<void> {
-    await this.#handle.truncate(0);
+    if ((await this.#handle.stat()).size > 0) await this.#handle.truncate(0);
     this.length = 0;
     this.#hash = newHash(this.file);
     this.etag = etag;

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -187,6 +187,23 @@ describe('a model of the hub', () => {
     await expect(get()).rejects.toThrow(message);
     expect(hub.downloads).toEqual([]);
   });
+
+  // Whose writes fail as those to a full disk do.
+  test.skipIf(!existsSync('/dev/full'))(
+    'a disk that is full meanwhile is told of, and nothing counts as whole',
+    async () => {
+      await serve();
+      const { path: folder } = await get();
+      rmSync(join(folder, 'model.safetensors'));
+      symlinkSync('/dev/full', join(folder, 'model.safetensors.partial'));
+      await expect(get()).rejects.toThrow(
+        `there is no more room in ${cache}: make some, or name another folder in SHOAL_CACHE`,
+      );
+      expect(existsSync(join(folder, 'model.safetensors'))).toBe(false);
+      rmSync(join(folder, 'model.safetensors.partial'));
+      expectWhole((await get()).path);
+    },
+  );
 
   test('more bytes than the hub tells are refused', async () => {
     await serve();
