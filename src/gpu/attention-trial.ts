@@ -1,5 +1,6 @@
 import { attentionReference } from './attention.reference.ts';
 import { Attention, type AttentionShape, splitItemBytes } from './attention.ts';
+import type { AttentionForm } from './attention-choice.ts';
 import { expectNear, type KernelTrial } from './kernel-trial.ts';
 import { KvPool } from './kv-pool.reference.ts';
 import type { SequenceEntry } from './pack-step.ts';
@@ -8,8 +9,8 @@ import { TrialData } from './trial-data.ts';
 const BLOCKS = 12;
 const TOLERANCE = 1e-3;
 
-/** Both forms over ragged rows. Rejects with TrialFailure where one is wrong. */
-export async function tryAttention(trial: KernelTrial, shape: AttentionShape): Promise<void> {
+/** A form of attention over ragged rows, whole and in parts. Rejects with TrialFailure where it is wrong. */
+export async function tryAttention(trial: KernelTrial, shape: AttentionShape, form: AttentionForm): Promise<void> {
   const { heads, kvHeads, headSize } = shape;
   const data = new TrialData(headSize);
   const pool = new KvPool(BLOCKS, kvHeads, headSize);
@@ -35,7 +36,8 @@ export async function tryAttention(trial: KernelTrial, shape: AttentionShape): P
     trial.zeros((packed.work.splitItems * splitItemBytes(shape)) / 4),
     trial.zeros(query.length),
   ]);
-  const attention = await Attention.create(trial.gpu, shape, { step, query: queryBuffer, kv, parts, output });
+  const buffers = { step, query: queryBuffer, kv, parts, output };
+  const attention = await Attention.create(trial.gpu, shape, buffers, { whole: form, parts: form });
   const [actual] = await trial.run((pass) => attention.encode(pass, packed.work), [output]);
   const expected = new Float32Array(query.length);
   rows.forEach(({ end, blockTable }, row) => {

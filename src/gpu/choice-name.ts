@@ -1,3 +1,4 @@
+import { ATTENTION_FORMS, type AttentionForm } from './attention-choice.ts';
 import type { LinearChoice } from './linear-choice.ts';
 import { LINEAR_PATHS, type LinearVariant, linearVariantOf, variantName } from './linear-variant.ts';
 
@@ -11,11 +12,16 @@ export function choiceName({ splits, matvec, matmul }: LinearChoice): string {
   return [`${splits}`, ...names, `*:${variantName(matmul)}`].join(' ');
 }
 
-/** A path, or a variant, that a user wants products made of. */
-export type ForcedKernel = { readonly path: string } | { readonly variant: LinearVariant };
+/** A path, or a variant, that a user wants products made of, or a form that attention is to have. */
+export type ForcedKernel =
+  | { readonly path: string }
+  | { readonly variant: LinearVariant }
+  | { readonly attention: AttentionForm };
 
 /** Throws RangeError where no kernel is named so. */
 export function forcedKernel(name: string): ForcedKernel {
+  const attention = ATTENTION_FORMS.find((form) => form === name);
+  if (attention) return { attention };
   return LINEAR_PATHS.some((path) => path === name) ? { path: name } : { variant: linearVariantOf(name) };
 }
 

@@ -5,6 +5,7 @@ import { KernelTrial } from './kernel-trial.ts';
 import { Linear, type LinearFinish } from './linear.ts';
 import type { LinearChoice } from './linear-choice.ts';
 import { squaresWords } from './norm-input.ts';
+import { timePass } from './pass-timer.ts';
 import { ropeTable } from './rope-table.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
@@ -12,10 +13,6 @@ import { TIMED_COLUMNS, type Times } from './tuner-pick.ts';
 import { matrixLayout, TILE_ROWS, wordsOfRow } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
 
-/** What a timed submit should take at least: many times what a submit itself takes. */
-const LEAST_MS = 4;
-/** Dispatches of one submit, at most. */
-const MOST_REPEATS = 4096;
 /** How long anything may take. */
 const BOUND_MS = 30_000;
 
@@ -103,42 +100,13 @@ export class LinearTimer {
     const times = new Map<number, number>();
     for (const { columns } of TIMED_COLUMNS) {
       if (columns > mostColumns(this.#need)) continue;
-      times.set(columns, await this.#timePass((pass) => linear.encode(pass, columns)));
+      times.set(columns, await timePass(this.#trial, (pass) => linear.encode(pass, columns)));
     }
     return times;
   }
 
   close(): void {
     this.#trial.close();
-  }
-
-  /** What one of many dispatches of a submit takes: clocks and submits are too coarse for a single one. */
-  async #timePass(encode: (pass: GPUComputePassEncoder) => void): Promise<number> {
-    let repeats = 1;
-    await this.#submit(encode, repeats);
-    let ms = await this.#submit(encode, repeats);
-    while (ms < LEAST_MS && repeats < MOST_REPEATS) {
-      repeats = Math.min(MOST_REPEATS, repeats * Math.max(2, Math.min(16, Math.ceil(LEAST_MS / Math.max(ms, 0.05)))));
-      ms = await this.#submit(encode, repeats);
-    }
-    if (repeats === 1) return ms;
-    // The submit's own time goes; the less disturbed of two runs counts.
-    const twice = Math.min(await this.#submit(encode, 2 * repeats), await this.#submit(encode, 2 * repeats));
-    ms = Math.min(ms, await this.#submit(encode, repeats));
-    return twice > ms ? (twice - ms) / repeats : twice / (2 * repeats);
-  }
-
-  async #submit(encode: (pass: GPUComputePassEncoder) => void, repeats: number): Promise<number> {
-    const { device } = this.#trial.gpu;
-    const encoder = device.createCommandEncoder({ label: 'tuner' });
-    const pass = encoder.beginComputePass({ label: 'tuner' });
-    for (let i = 0; i < repeats; i++) encode(pass);
-    pass.end();
-    const commands = encoder.finish();
-    const start = performance.now();
-    device.queue.submit([commands]);
-    await this.#trial.within(device.queue.onSubmittedWorkDone());
-    return performance.now() - start;
   }
 }
 

@@ -1,3 +1,5 @@
+import type { AttentionShape } from './attention.ts';
+import type { AttentionForm } from './attention-choice.ts';
 import { tryAttention } from './attention-trial.ts';
 import { type DeviceWatch, TrialLost } from './device-watch.ts';
 import type { Precision } from './kernel-choices.ts';
@@ -100,11 +102,11 @@ export class SelfTest {
   }
 
   /**
-   * Tries all kernels but products, all at once where `careful` doesn't hold: most of it is compiling. Rejects with
+   * Tries all kernels but products, of attention the form that is taken by default, all at once where `careful` doesn't hold: most of it is compiling. Rejects with
    * KernelFailure where one is wrong: each is the only one of its kind.
    */
-  async tryOthers(needs: KernelNeeds, careful: boolean): Promise<void> {
-    const trials = otherTrials(needs);
+  async tryOthers(needs: KernelNeeds, attention: AttentionForm, careful: boolean): Promise<void> {
+    const trials = [attentionTrial(needs.attention, attention), ...otherTrials(needs)];
     const results: KernelResult[] = [];
     if (careful) for (const trial of trials) results.push(await this.#try(trial));
     else results.push(...(await Promise.all(trials.map((trial) => this.#try(trial)))));
@@ -112,6 +114,11 @@ export class SelfTest {
     if (wrong) {
       throw new KernelFailure(`this GPU computes kernel ${wrong.name} wrong, so nothing is served: ${wrong.why}`);
     }
+  }
+
+  /** Whether a form of attention may be used. Rejects with KernelLost. */
+  async tryAttention(shape: AttentionShape, form: AttentionForm): Promise<boolean> {
+    return (await this.#try(attentionTrial(shape, form))).why === undefined;
   }
 
   /** A kernel of this variant, whatever its form and format, by which a device was lost. */
@@ -146,14 +153,22 @@ export class SelfTest {
   }
 }
 
-/** How many kernels but products a model's self-test tries. */
+/** How many kernels but products and attention a model's self-test tries. */
 export function otherCount(needs: KernelNeeds): number {
   return otherTrials(needs).length;
 }
 
+/** The name of a form of attention among results. */
+export function attentionTrialName({ kvFormat }: AttentionShape, form: AttentionForm): string {
+  return `attention ${kvFormat} ${form}`;
+}
+
+function attentionTrial(shape: AttentionShape, form: AttentionForm): Trial {
+  return { name: attentionTrialName(shape, form), run: (trial) => tryAttention(trial, shape, form) };
+}
+
 function otherTrials({ attention, embeddings, vocabulary, rope, swiglu }: KernelNeeds): Trial[] {
   return [
-    { name: `attention ${attention.kvFormat}`, run: (trial) => tryAttention(trial, attention) },
     ...embeddings.map((format) => ({
       name: `embedding ${format}`,
       run: (trial: KernelTrial) => tryEmbedding(trial, format),

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { newTestDevice, testDevice } from '../testing/device.ts';
+import { ATTENTION_FORMS } from './attention-choice.ts';
 import { choiceName } from './choice-name.ts';
 import { type KernelNeeds, productKey } from './kernel-needs.ts';
 import { candidates } from './linear-candidates.ts';
@@ -54,7 +55,15 @@ const ONE_PRODUCT = needsOf(['f32'], [NORMED]);
 /** All kernels but products, which another test tries, as if they had passed. */
 const OTHERS = {
   choices: {},
-  results: ['attention f32', 'embedding f32', 'rms-norm', 'sampler', 'rope', 'swiglu'].map((name) => ({ name, ms: 0 })),
+  results: ['attention f32 threads', 'embedding f32', 'rms-norm', 'sampler', 'rope', 'swiglu'].map((name) => ({
+    name,
+    ms: 0,
+  })),
+};
+/** Names of choices but attention's. */
+const productNames = ({ names: { attention, ...products } }: Tuner) => {
+  expect(attention).toBe('threads-threads');
+  return products;
 };
 const OPTIONS = { precision: 'exact', known: OTHERS, leastWeights: 0, tuneMs: 30_000 } as const;
 
@@ -69,8 +78,8 @@ test('every kernel of a model passes on this adapter', async () => {
   });
   await tuner.run();
   expect(tuner.results.filter(({ why }) => why !== undefined)).toEqual([]);
-  expect(tuner.results.length).toBeGreaterThan(otherCount(needs));
-  expect(Object.keys(tuner.names)).toEqual(needs.products.map(({ part, form }) => productKey(part, form)));
+  expect(tuner.results.length).toBeGreaterThan(1 + otherCount(needs));
+  expect(Object.keys(productNames(tuner))).toEqual(needs.products.map(({ part, form }) => productKey(part, form)));
   const [done, total] = progress.at(-1)!;
   expect(done).toBe(total);
   expect(progress.every(([, all]) => all === total)).toBe(true);
@@ -85,7 +94,7 @@ test.runIf(import.meta.env.SHOAL_LONG === '1')(
     const features: LinearFeatures = { ...linearFeatures(device), software: false };
     const tuner = new Tuner(device, needsOf(['q4-32-f16'], FORMS.slice(0, 3)), {
       ...{ precision: 'fast', leastWeights: 0, tuneMs: 120_000, careful: true },
-      candidates: (part, form) => candidates(part, form, features, 'fast'),
+      offers: { linear: (part, form) => candidates(part, form, features, 'fast'), attention: () => ATTENTION_FORMS },
     });
     await tuner.run();
     expect(tuner.results.filter(({ why }) => why !== undefined)).toEqual([]);
@@ -106,14 +115,14 @@ test('variants whose WGSL is wrong are found, told and not used', async () => {
     return code;
   });
   const all = [16, 24, 40, 56, 48].map(withThreads);
-  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, candidates: () => all });
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, offers: { linear: () => all } });
   await tuner.run();
   const failed = tuner.results.filter(({ why }) => why !== undefined);
   expect(failed.map(({ name }) => name)).toEqual(all.slice(1, 4).map(nameOf));
   expect(failed[0]!.why).toMatch(/^of 1 columns number \d+ is \S+, should be \S+$/);
   expect(failed[1]!.why).toMatch(/^of 1 columns number 0 is (NaN|-?inf|0)/i);
   expect(failed[2]!.why).toMatch(/root/);
-  const [chosen] = Object.values(tuner.names);
+  const [chosen] = Object.values(productNames(tuner));
   expect([all[0]!, all[4]!].map(choiceName)).toContain(chosen);
   const { part, form } = ONE_PRODUCT.products[0]!;
   expect(choiceName(tuner.choices.linear(part, form))).toBe(chosen);
@@ -126,16 +135,16 @@ test('the plain path stands in for a default that is wrong; where it is wrong to
   const plain = defaultChoice(part, form, false);
   let broken = (code: string) => hasThreads(code, 24);
   mutate(device, (code) => (broken(code) ? code.replace('1.0 / sqrt(', '1.01 / sqrt(') : code));
-  const candidates = () => [withThreads(24)];
-  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, candidates });
+  const linear = () => [withThreads(24)];
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, offers: { linear } });
   await tuner.run();
-  expect(Object.values(tuner.names)).toEqual([choiceName(plain)]);
+  expect(Object.values(productNames(tuner))).toEqual([choiceName(plain)]);
   device.destroy();
 
   const worse = await newTestDevice();
   broken = (code) => code.includes('1.0 / sqrt(') && code.includes('const THREADS');
   mutate(worse, (code) => (broken(code) ? code.replace('1.0 / sqrt(', '1.01 / sqrt(') : code));
-  const error = await new Tuner(worse, ONE_PRODUCT, { ...OPTIONS, candidates }).run().catch((reason) => reason);
+  const error = await new Tuner(worse, ONE_PRODUCT, { ...OPTIONS, offers: { linear } }).run().catch((reason) => reason);
   expect(error).toBeInstanceOf(KernelFailure);
   expect(error.message).toContain(linearUseName(linearUses('f32', NORMED, plain)[0]!));
   expect(error.message).toMatch(/nothing is served: .* should be /);
@@ -157,8 +166,8 @@ test('a device that is lost by a variant says by which, and what is known of it 
     if (hasThreads(code, 24)) device.destroy();
     return code;
   });
-  const candidates = () => [withThreads(16), withThreads(24)];
-  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, careful: true, candidates });
+  const linear = () => [withThreads(16), withThreads(24)];
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, careful: true, offers: { linear } });
   const error = await tuner.run().catch((reason) => reason);
   expect(error).toBeInstanceOf(KernelLost);
   expect(error.results.map(({ name }: { name: string }) => name)).toEqual([nameOf(withThreads(24))]);
@@ -170,38 +179,41 @@ test('a device that is lost by a variant says by which, and what is known of it 
     return code;
   });
   const known = { choices: {}, results: [...OTHERS.results, ...error.results] };
-  const again = new Tuner(next, ONE_PRODUCT, { ...OPTIONS, known, candidates });
+  const again = new Tuner(next, ONE_PRODUCT, { ...OPTIONS, known, offers: { linear } });
   await again.run();
-  expect(Object.values(again.names)).toEqual([choiceName(withThreads(16))]);
+  expect(Object.values(productNames(again))).toEqual([choiceName(withThreads(16))]);
   next.destroy();
 });
 
 test('without time it takes the default, tried all the same; what was kept is taken untried', async () => {
   const device = await newTestDevice();
-  const candidates = () => [withThreads(16), withThreads(48)];
-  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, tuneMs: 0, candidates });
+  const linear = () => [withThreads(16), withThreads(48)];
+  const tuner = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, tuneMs: 0, offers: { linear } });
   await tuner.run();
-  expect(Object.values(tuner.names)).toEqual([choiceName(withThreads(16))]);
+  expect(Object.values(productNames(tuner))).toEqual([choiceName(withThreads(16))]);
   expect(tuner.results.map(({ name }) => name)).toEqual([
     ...OTHERS.results.map(({ name }) => name),
     nameOf(withThreads(16)),
   ]);
 
-  const key = Object.keys(tuner.names)[0]!;
-  const kept = { choices: { [key]: choiceName(withThreads(48)) }, results: tuner.results };
-  const again = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known: kept, candidates });
+  const key = Object.keys(productNames(tuner))[0]!;
+  const kept = {
+    choices: { [key]: choiceName(withThreads(48)), attention: 'threads-threads' },
+    results: tuner.results,
+  };
+  const again = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known: kept, offers: { linear } });
   expect(again.restore()).toBe(true);
   expect(again.names).toEqual(kept.choices);
-  const gone = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known: kept, candidates: () => [withThreads(16)] });
+  const gone = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, known: kept, offers: { linear: () => [withThreads(16)] } });
   expect(gone.restore()).toBe(false);
-  expect(gone.names).toEqual({});
+  expect(productNames(gone)).toEqual({});
   device.destroy();
 });
 
 test('what loading asks for and nothing foresaw is tried afterwards', async () => {
   const device = await newTestDevice();
-  const candidates = () => [withThreads(24)];
-  const tuner = new Tuner(device, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, candidates });
+  const linear = () => [withThreads(24)];
+  const tuner = new Tuner(device, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, offers: { linear } });
   await tuner.run();
   const { part, form } = ONE_PRODUCT.products[0]!;
   expect(tuner.choices.linear(part, form)).toEqual(withThreads(24));
@@ -211,7 +223,7 @@ test('what loading asks for and nothing foresaw is tried afterwards', async () =
 
   const other = await newTestDevice();
   mutate(other, (code) => (hasThreads(code, 24) ? code.replace('1.0 / sqrt(', '1.01 / sqrt(') : code));
-  const wrong = new Tuner(other, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, candidates });
+  const wrong = new Tuner(other, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, offers: { linear } });
   await wrong.run();
   wrong.choices.linear(part, form);
   expect(await wrong.tryUnforeseen()).toBe(false);

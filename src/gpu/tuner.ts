@@ -1,14 +1,15 @@
-import { DEFAULT_ATTENTION } from './attention-choice.ts';
-import { choiceName, type ForcedKernel, isOfPath } from './choice-name.ts';
+import { type AttentionChoice, attentionName } from './attention-choice.ts';
+import { tuneAttention } from './attention-tuner.ts';
+import { choiceName, type ForcedKernel } from './choice-name.ts';
 import { DeviceWatch, TrialLost } from './device-watch.ts';
 import type { KernelChoices, Precision } from './kernel-choices.ts';
 import { type KernelNeeds, type ProductNeed, productKey } from './kernel-needs.ts';
-import { candidates as linearCandidates } from './linear-candidates.ts';
-import { defaultChoice, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
-import { isSoftware, linearFeatures } from './linear-features.ts';
+import { type KernelOffers, kernelOffers } from './kernel-offers.ts';
+import { defaultChoice, type LinearChoice, type LinearPartShape } from './linear-choice.ts';
+import { isSoftware } from './linear-features.ts';
 import { LinearTimer } from './linear-timer.ts';
 import { linearUseName, linearUses } from './linear-trial.ts';
-import { checkVariant, type LinearForm } from './linear-variant.ts';
+import type { LinearForm } from './linear-variant.ts';
 import { KernelFailure, KernelLost, type KernelResult, otherCount, SelfTest } from './self-test.ts';
 import { fastest, TunerBudget } from './tuner-pick.ts';
 import type { TunerRecord } from './tuner-record.ts';
@@ -18,6 +19,8 @@ import { TILE_ROWS } from './weight-format.ts';
 const TUNE_MS = { software: 3_000, hardware: 5_000 } as const;
 /** Weights of a product that is timed: on a GPU more than its caches hold. */
 const TIMED_WEIGHTS = { software: 1 << 21, hardware: 1 << 27 } as const;
+/** Where names tell attention's choice. */
+const ATTENTION = 'attention';
 /** Products of fewer weights in a step aren't worth a choice. */
 const LEAST_WEIGHTS = 1 << 20;
 
@@ -33,8 +36,8 @@ export interface TunerOptions {
   readonly tuneMs?: number;
   /** Default: some million. */
   readonly leastWeights?: number;
-  /** What may be chosen, the default first; for tests. */
-  readonly candidates?: (part: LinearPartShape, form: LinearForm) => readonly LinearChoice[];
+  /** What may be chosen; for tests. */
+  readonly offers?: Partial<KernelOffers>;
   /** Kernels tried, of how many. */
   readonly onProgress?: (done: number, total: number) => void;
   /** Ends it between two kernels. */
@@ -51,7 +54,9 @@ export class Tuner {
   readonly #needs: KernelNeeds;
   readonly #options: TunerOptions;
   readonly #test: SelfTest;
+  readonly #offers: KernelOffers;
   readonly #chosen = new Map<string, LinearChoice>();
+  #attention: AttentionChoice;
   /** Products asked for that `needs` doesn't name. */
   readonly #unforeseen = new Map<string, { part: LinearPartShape; form: LinearForm }>();
   #done = 0;
@@ -63,6 +68,9 @@ export class Tuner {
     this.#watch = new DeviceWatch(device);
     this.#needs = needs;
     this.#options = options;
+    this.#offers = { ...kernelOffers(device, options.precision, options.forced), ...options.offers };
+    const [first] = this.#offers.attention(needs.attention);
+    this.#attention = { whole: first!, parts: first! };
     this.#test = new SelfTest(this.#watch, options.precision, options.known?.results, () => this.#progress(1));
   }
 
@@ -71,22 +79,23 @@ export class Tuner {
     return this.#test.results;
   }
 
-  /** The name of each product's choice, by productKey. */
+  /** The name of each product's choice, by productKey, and of attention's. */
   get names(): Record<string, string> {
-    return Object.fromEntries([...this.#chosen].map(([key, choice]) => [key, choiceName(choice)]));
+    const products = [...this.#chosen].map(([key, choice]) => [key, choiceName(choice)] as const);
+    return Object.fromEntries([...products, [ATTENTION, attentionName(this.#attention)]]);
   }
 
   /** What to load the model with. */
   get choices(): KernelChoices {
     return {
       precision: this.#options.precision,
-      attention: DEFAULT_ATTENTION,
+      attention: this.#attention,
       linear: (part, form) => {
         const key = productKey(part, form);
         const chosen = this.#chosen.get(key);
         if (chosen) return chosen;
         this.#unforeseen.set(key, { part, form });
-        return this.#candidates(part, form)[0]!;
+        return this.#offers.linear(part, form)[0]!;
       },
     };
   }
@@ -95,6 +104,8 @@ export class Tuner {
   restore(): boolean {
     const { known } = this.#options;
     if (!known) return false;
+    const attention = this.#offeredAttention().find((one) => attentionName(one) === known.choices[ATTENTION]);
+    if (!attention) return false;
     for (const { part, form } of this.#needs.products) {
       const key = productKey(part, form);
       const choice = this.#offered(part, form).find((one) => choiceName(one) === known.choices[key]);
@@ -104,6 +115,7 @@ export class Tuner {
       }
       this.#chosen.set(key, choice);
     }
+    this.#attention = attention;
     return true;
   }
 
@@ -113,13 +125,14 @@ export class Tuner {
    */
   async run(): Promise<void> {
     const { products } = this.#needs;
-    const offers = products.map(({ part, form }) => this.#candidates(part, form));
+    const offers = products.map(({ part, form }) => this.#offers.linear(part, form));
     const worth = this.#worthTuning();
-    this.#total = otherCount(this.#needs) + this.#namesOf(products, offers, worth).size;
+    const forms = this.#offers.attention(this.#needs.attention);
+    this.#total = forms.length + otherCount(this.#needs) + this.#namesOf(products, offers, worth).size;
     this.#progress(0);
     const start = performance.now();
     const firsts = products.map(({ part, form }, i) => ({ part, form, choice: offers[i]![0]! }));
-    if (this.#options.careful) await this.#test.tryOthers(this.#needs, true);
+    if (this.#options.careful) await this.#test.tryOthers(this.#needs, forms[0]!, true);
     else await this.#tryTogether(firsts);
     for (const [i, { part, form }] of products.entries()) {
       this.#options.signal?.throwIfAborted();
@@ -128,6 +141,9 @@ export class Tuner {
     const kind = isSoftware(this.#device.adapterInfo) ? 'software' : 'hardware';
     const budget = new TunerBudget(this.#options.tuneMs ?? TUNE_MS[kind], () => performance.now());
     budget.learn(this.#test.results.length, performance.now() - start);
+    if (worth.length > 0) {
+      this.#attention = await tuneAttention(this.#watch, this.#test, this.#needs.attention, forms, budget);
+    }
     for (const need of worth) {
       this.#options.signal?.throwIfAborted();
       if (!(await this.#tune(need, budget, TIMED_WEIGHTS[kind]))) break;
@@ -141,7 +157,7 @@ export class Tuner {
   async tryUnforeseen(): Promise<boolean> {
     let sound = true;
     for (const [key, { part, form }] of this.#unforeseen) {
-      const first = this.#candidates(part, form)[0]!;
+      const first = this.#offers.linear(part, form)[0]!;
       const choice = await this.#sound(part, form, first);
       this.#chosen.set(key, choice);
       sound &&= choice === first;
@@ -153,7 +169,7 @@ export class Tuner {
   /** Compiles defaults and tries all but products at once; where the device is lost by that, nobody knows by what. */
   async #tryTogether(firsts: readonly { part: LinearPartShape; form: LinearForm; choice: LinearChoice }[]) {
     const work = [
-      this.#test.tryOthers(this.#needs, false),
+      this.#test.tryOthers(this.#needs, this.#attention.whole, false),
       ...firsts.map(({ part, form, choice }) => this.#test.compile(part.format, form, choice)),
     ];
     // Whatever fails first, the rest ends before anything else begins.
@@ -179,7 +195,7 @@ export class Tuner {
     const { part, form } = need;
     const key = productKey(part, form);
     const base = this.#chosen.get(key)!;
-    const others = this.#candidates(part, form).filter((choice) => choiceName(choice) !== choiceName(base));
+    const others = this.#offers.linear(part, form).filter((choice) => choiceName(choice) !== choiceName(base));
     if (others.length === 0) return true;
     const kernels = (choice: LinearChoice) => linearUses(part.format, form, choice).length;
     if (!budget.fits(kernels(base) + kernels(others[0]!))) return false;
@@ -239,6 +255,11 @@ export class Tuner {
     );
   }
 
+  #offeredAttention(): AttentionChoice[] {
+    const forms = this.#offers.attention(this.#needs.attention);
+    return forms.flatMap((whole) => forms.map((parts) => ({ whole, parts })));
+  }
+
   /** Products with something to choose, those that a step spends most on first. */
   #worthTuning(): ProductNeed[] {
     if (this.#options.forced) return [];
@@ -263,29 +284,9 @@ export class Tuner {
     return names;
   }
 
-  /** What may be chosen for a product, what is taken without a tuner first. */
-  #candidates(part: LinearPartShape, form: LinearForm): readonly LinearChoice[] {
-    const all =
-      this.#options.candidates?.(part, form) ??
-      linearCandidates(part, form, linearFeatures(this.#device), this.#options.precision);
-    const { forced } = this.#options;
-    if (!forced) return all;
-    if ('path' in forced) {
-      const own = all.find((choice) => isOfPath(choice, forced.path));
-      return [own ?? (forced.path === 'plain' ? defaultChoice(part, form, false) : all[0]!)];
-    }
-    const { variant } = forced;
-    try {
-      checkVariant(variant, form, part.format);
-    } catch {
-      return all.slice(0, 1);
-    }
-    return [{ splits: variant.splitThreads, matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant }];
-  }
-
-  /** The same with what stands in for it. */
+  /** What may be chosen for a product, with what stands in for it. */
   #offered(part: LinearPartShape, form: LinearForm): readonly LinearChoice[] {
-    return [...this.#candidates(part, form), defaultChoice(part, form, false)];
+    return [...this.#offers.linear(part, form), defaultChoice(part, form, false)];
   }
 
   #progress(more: number): void {
