@@ -53,8 +53,8 @@ export function defaultChoice(
 ): LinearChoice {
   const variant = (rows: number, columns: number): LinearVariant => {
     const rowThreads = (tiles * TILE_ROWS) / rows;
-    // Some 16 workgroups at least keep every core busy to the end.
-    const threads = [64, 32, 16].find((width) => rowThreads >= 16 * width) ?? 8;
+    // Some 16 workgroups at least keep every core busy to the end; each width is a pipeline of its own to compile.
+    const threads = rowThreads >= 16 * 64 ? 64 : 8;
     const path = subgroups && isQuantFormat(format) ? 'quads' : 'plain';
     return { path, rows, columns, threads, columnThreads: 1, splitThreads: 1, chains: 4 };
   };

@@ -57,5 +57,6 @@ test.each([4, 8] as const)('quants of %i bits lie word by word in tiles of 64 ro
       });
       expect(stretch).toEqual(expected);
     }),
+    { numRuns: 30 },
   );
 });
