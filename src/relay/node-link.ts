@@ -8,6 +8,7 @@ import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost } from './job.ts';
+import { JobMoves } from './job-moves.ts';
 import { faultOf, Lie } from './lie.ts';
 import { LinkClocks } from './link-clocks.ts';
 import { LinkEvents } from './link-events.ts';
@@ -15,7 +16,6 @@ import type { LinkOwner } from './link-owner.ts';
 import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
-import { refusalOf } from './node-refusal.ts';
 import { type Asked, PendingAnswers } from './pending-answers.ts';
 import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
@@ -50,6 +50,7 @@ export class NodeLink implements JobHost, StreamSource {
   private readonly flushes = new PendingFlushes();
   private readonly profiles = new PendingAnswers<CheckedProfile>('profile');
   private readonly events: LinkEvents;
+  private readonly moves: JobMoves;
   private readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
   private readonly owner: LinkOwner;
@@ -59,10 +60,6 @@ export class NodeLink implements JobHost, StreamSource {
   private epoch = 0n;
   private connected = false;
   private draining = false;
-  /** What runs here is to go elsewhere, as far as others take it. */
-  private handsOver = false;
-  /** `performance.now()` of the last token, of whatever job. */
-  private lastTokenAt = 0;
 
   constructor(facts: NodeFacts, rank: number, settings: LinkSettings, owner: LinkOwner) {
     this.facts = facts;
@@ -73,15 +70,17 @@ export class NodeLink implements JobHost, StreamSource {
     this.prefixes = settings.prefixes.open(rank, facts.poolTokens, settings.vocabSize);
     this.jobs = new RunningJobs(this.prefixes);
     const { jobs, flushes, profiles, prefixes } = this;
+    const { tokenStallMs } = settings;
+    this.moves = new JobMoves({ link: this, jobs, owner, tokenStallMs, abort: (job) => this.sendAbort(job) });
     this.events = new LinkEvents({
       ...{ facts, jobs, flushes, profiles, prefixes, settings },
       onTokens: (count, ms) => {
-        this.lastTokenAt = performance.now();
+        this.moves.tokensCame();
         if (ms !== undefined) this.speed.add(count, ms);
         owner.onTokens(count);
       },
       onFinished: () => owner.onLinkChange(this),
-      onFailed: (job, code, message) => this.giveBack(job, code, message),
+      onFailed: (job, code, message) => this.moves.giveBack(job, code, message),
     });
   }
 
@@ -141,7 +140,7 @@ export class NodeLink implements JobHost, StreamSource {
   release(job: Job): void {
     if (!this.jobs.remove(job)) return;
     if (job.samples.some(({ finish }) => finish === undefined || finish.reason === 'abort')) {
-      this.send({ case: 'abort', value: { jobId: job.id } });
+      this.sendAbort(job);
     }
     this.owner.onLinkChange(this);
   }
@@ -174,10 +173,7 @@ export class NodeLink implements JobHost, StreamSource {
     this.draining = true;
     const { drainMs } = this.settings;
     this.send({ case: 'drain', value: { reason, handOverMs: drainMs } });
-    this.clocks.after(drainMs, () => {
-      this.handsOver = true;
-      this.moveJobs();
-    });
+    this.clocks.after(drainMs, () => this.moves.handOver());
     this.owner.onLinkChange(this);
   }
 
@@ -231,7 +227,7 @@ export class NodeLink implements JobHost, StreamSource {
       this.end(reason);
       throw reason;
     }
-    this.moveJobs();
+    this.moves.move();
     return this.lastReportSeq;
   }
 
@@ -262,35 +258,8 @@ export class NodeLink implements JobHost, StreamSource {
     if (this.paused !== wasPaused) this.owner.onLinkChange(this);
   }
 
-  /** A sample failed at the node: the whole job leaves it, so that its samples stay together. */
-  private giveBack(job: Job, code: number, message: string): void {
-    const running = this.jobs.find(job.id);
-    if (running) this.takeAway(running, true);
-    job.refuse(this, refusalOf(code, message));
-    this.owner.onJobFailed(this, job);
-  }
-
-  /** Takes from the node what it doesn't go on with, and what is not to end there. */
-  private moveJobs(): void {
-    // A node that reports, but makes no tokens, would keep a job until its last deadline.
-    const since = performance.now() - this.settings.tokenStallMs;
-    const silent = this.lastTokenAt <= since;
-    for (const running of this.jobs.all) {
-      const { job } = running;
-      if (running.stalled(since) || (silent && running.untouched(since) && this.owner.couldMove(this, job))) {
-        this.giveBack(job, Code.Unavailable, 'The node stopped making tokens.');
-      } else if (this.handsOver && this.owner.couldMove(this, job)) {
-        this.takeAway(running);
-        this.owner.onJobMoved(this, job);
-      }
-    }
-  }
-
-  private takeAway(running: RunningJob, begun = running.begun(this.outbox.acknowledgedSeq)): void {
-    const { job } = running;
-    this.jobs.remove(job);
-    job.leaveHost(begun);
-    this.send({ case: 'abort', value: { jobId: job.id } });
+  private sendAbort({ id: jobId }: Job): void {
+    this.send({ case: 'abort', value: { jobId } });
   }
 
   /** Its number. */
