@@ -34,6 +34,8 @@ test('joins by a button, tells model, adapter and state, and counts tokens', asy
   expect(await text.innerText()).toMatch(/stories260K/);
   expect(await text.innerText()).toMatch(/swiftshader/i);
   const client = schedulerClient(relay.grpc);
+  expect((await client.startProfile({})).success).toBe(true);
+  expect(await client.stopProfile({})).toMatchObject({ success: true, message: 'Rank 0: no step ran.' });
   expect((await client.startProfile({ numSteps: 2 })).success).toBe(true);
   await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 300, ignoreEos: true, n: 2 }));
   const profile = await client.stopProfile({});
