@@ -53,13 +53,10 @@ fn drawn(lane: u32, draw: Draw, wanted: u32, bound: f32, some: bool) -> bool {
   let whole = some && !head.decides && draw.topK == params.vocabulary;
   if (lane == 0u) {
     leaveTails(head, whole);
-    if (some && head.decides) {
-      results[draw.record * 4u] = headAt(uniform01 * head.mass, head.kept).y;
-    }
   }
   storageBarrier();
-  for (var draws = lane < ROUNDS && whole; draws; draws = false) {
-    drawWhole(lane, draw, head, uniform01);
+  for (var draws = lane < ROUNDS && (whole || head.decides) && some; draws; draws = false) {
+    drawOne(lane, draw, head, uniform01);
   }
   storageBarrier();
   let open = waits(lane, draw, head, whole);

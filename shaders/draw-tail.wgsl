@@ -13,16 +13,19 @@ fn leaveTails(head: Head, some: bool) {
   }
 }
 
-// A round's draw, to the row's state.
-fn drawWhole(r: u32, draw: Draw, head: Head, uniform01: f32) {
+// The head's draw, or a round's of the whole row, which goes to the row's state.
+fn drawOne(r: u32, draw: Draw, head: Head, uniform01: f32) {
   let drawAt = stateAt + ROW_DRAWS + 2u * r;
-  let share = uniform01 * draw.total;
+  let share = uniform01 * select(draw.total, head.mass, head.decides);
   var found = vec2<u32>(NONE, NONE);
-  if (share >= head.mass) {
+  for (var tail = !head.decides && share >= head.mass; tail; tail = false) {
     found = tailAtShare(share - head.mass, head);
   }
   if (found.y == NONE) {
-    found = headAt(share, head.count);
+    found = headAt(share, select(head.count, head.kept, head.decides));
+  }
+  if (r == 0u && head.decides) {
+    results[draw.record * 4u] = found.y;
   }
   rows[drawAt] = select(found.x, NONE, draw.filtered && keyLogit(found.x) < draw.floor);
   rows[drawAt + 1u] = found.y;

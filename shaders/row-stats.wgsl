@@ -12,8 +12,8 @@
 // k-th best of the strands' best is no better than the k-th best token.
 //
 // Prepend step, logit-key, sampler-state, logit-words, threefry, draw, tell-id, draw-head, draw-tail, and what strands and
-// chunks are made of: row-chunks for chunk-stats.wgsl's chunks; row-logits, weigh-chunk and weigh-within for a small
-// vocabulary's logits.
+// chunks are made of: row-chunks for chunk-stats.wgsl's chunks; row-logits and weigh-within for a small vocabulary's
+// logits.
 struct Params {
   vocabulary: u32,
   chunks: u32,
@@ -153,11 +153,32 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       floor = max(floor, least.x);
     }
     // Only where top k is past every head is a search to be expected.
-    let whole = SMALL != 0u || topK <= HEAD_MOST || topK == params.vocabulary;
-    job(row, searched, whole, topK, vec4<f32>(draw.massLimit, floor, floor, scale), total);
-    // Weights don't matter, and may be too small.
-    let ranked = top > 0u && top < params.vocabulary && !nothing;
-    job(params.tileRows + row, ranked, SMALL != 0u, top, vec4<f32>(ALL, least.y, max(least.y, low), 0.0), total);
+    var whole = SMALL != 0u || topK <= HEAD_MOST || topK == params.vocabulary;
+    var some = searched;
+    var limit = topK;
+    var massLimit = draw.massLimit;
+    var rangeLow = floor;
+    var weightScale = scale;
+    for (var number = row; number < 2u * params.tileRows; number += params.tileRows) {
+      // A range so small that its inverse overflows is one bucket; half of it can't overflow.
+      let half = high * 0.5 - rangeLow * 0.5;
+      let bucketScale = select(0.0, f32(BUCKETS) * 0.5 / half, half > 1e-30);
+      let jobAt = number * JOB_STATE / 4u;
+      jobs[jobAt] = vec4<u32>(u32(some && !whole) * TASK_CUT, 0u, u32(some && whole), NONE);
+      jobs[jobAt + 1u] = vec4<u32>(limit, bitcast<u32>(massLimit), 0u, bitcast<u32>(total));
+      jobs[jobAt + 2u] = bitcast<vec4<u32>>(vec4<f32>(floor, rangeLow, bucketScale, weightScale));
+      jobs[jobAt + JOB_ABOVE / 4u] = vec4<u32>(0u);
+      picks[number * PICK_STATE / 4u] = vec4<u32>(0u, NONE, 0u, bitcast<u32>(total));
+      picks[number * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, 0u, 0u, 0u);
+      some = top > 0u && top < params.vocabulary && !nothing;
+      whole = SMALL != 0u;
+      limit = top;
+      massLimit = ALL;
+      floor = least.y;
+      rangeLow = max(floor, low);
+      // Weights don't matter, and may be too small.
+      weightScale = 0.0;
+    }
   }
 }
 
@@ -202,18 +223,4 @@ fn bound(lane: u32, wanted: vec2<u32>) -> vec2<f32> {
     bounds = max(bounds, max(vec2<f32>(heads.z, tops.z), vec2<f32>(heads.w, tops.w)));
   }
   return bounds;
-}
-
-// A job: `how` is its mass limit, floor, range low and log2 scale.
-fn job(number: u32, some: bool, whole: bool, limit: u32, how: vec4<f32>, total: f32) {
-  // A range so small that its inverse overflows is one bucket; half of it can't overflow.
-  let half = high * 0.5 - how.z * 0.5;
-  let bucketScale = select(0.0, f32(BUCKETS) * 0.5 / half, half > 1e-30);
-  let jobAt = number * JOB_STATE / 4u;
-  jobs[jobAt] = vec4<u32>(u32(some && !whole) * TASK_CUT, 0u, u32(some && whole), NONE);
-  jobs[jobAt + 1u] = vec4<u32>(limit, bitcast<u32>(how.x), 0u, bitcast<u32>(total));
-  jobs[jobAt + 2u] = bitcast<vec4<u32>>(vec4<f32>(how.y, how.z, bucketScale, how.w));
-  jobs[jobAt + JOB_ABOVE / 4u] = vec4<u32>(0u);
-  picks[number * PICK_STATE / 4u] = vec4<u32>(0u, NONE, 0u, bitcast<u32>(total));
-  picks[number * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, 0u, 0u, 0u);
 }

@@ -23,7 +23,6 @@ import tellCode from '../../shaders/tell-logprobs.wgsl?raw';
 import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import aboveCode from '../../shaders/weigh-above.wgsl?raw';
-import weighCode from '../../shaders/weigh-chunk.wgsl?raw';
 import withinCode from '../../shaders/weigh-within.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel, type KernelSource } from './kernel.ts';
@@ -81,13 +80,13 @@ export async function compileSampler(
   const row = [keyCode, stateCode, words, ...draw, headCode, tailCode, rowsCode];
   const compileRows = () =>
     small
-      ? compile('row-stats of logits', [...row, ofLogitsCode, weighCode, withinCode], 2, 5)
+      ? compile('row-stats of logits', [...row, ofLogitsCode, withinCode], 2, 5)
       : compile('row-stats', [...row, ofChunksCode], 2, 5, 1);
   const search = [keyCode, stateCode, ...draw, searchCode];
   const compileLarge = async (): Promise<LargeKernels> => {
     const [chunks, above, accept, masses, scan, collect, select] = await Promise.all([
       compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
-      compile('weigh-above', [keyCode, stateCode, words, weighCode, aboveCode], 4, 1),
+      compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
       compile('accept-draw', [keyCode, stateCode, words, tellIdCode, acceptCode], 4, 4),
       compile('bucket-masses', [stateCode, words, massesCode], 5, 1),
       compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 1, 4),
