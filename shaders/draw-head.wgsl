@@ -15,6 +15,8 @@ struct Draw {
   massLimit: f32,
   floor: f32,
   total: f32,
+  // There is something to draw, and the row is drawn.
+  sampled: bool,
 }
 
 // The head: how many tokens, their weight; of them those that stay, and whether that is for the head to say.
@@ -37,8 +39,8 @@ var<private> chunksAt: u32;
 var<workgroup> opened: atomic<u32>;
 var<workgroup> listed: atomic<u32>;
 
-// Draws the row's id as far as it can be told here; true where it has to be searched for. Called by all threads together;
-// not `some`: there is nothing to draw.
+// Makes the head, and draws the row's id as far as it can be told here; true where it has to be searched for. Called by
+// all threads together; not `some`: there is nothing in the row.
 fn drawn(lane: u32, draw: Draw, wanted: u32, bound: f32, some: bool) -> bool {
   openChunks(lane, bound, some);
   workgroupBarrier();
@@ -50,18 +52,18 @@ fn drawn(lane: u32, draw: Draw, wanted: u32, bound: f32, some: bool) -> bool {
   storageBarrier();
   let head = headOf(draw, wanted);
   let uniform01 = uniformOf(draw.at, min(lane, ROUNDS - 1u));
-  let whole = some && !head.decides && draw.topK == params.vocabulary;
+  let whole = draw.sampled && !head.decides && draw.topK == params.vocabulary;
   if (lane == 0u) {
     leaveTails(head, whole);
   }
   storageBarrier();
-  for (var draws = lane < ROUNDS && (whole || head.decides) && some; draws; draws = false) {
+  for (var draws = lane < ROUNDS && (whole || head.decides) && draw.sampled; draws; draws = false) {
     drawOne(lane, draw, head, uniform01);
   }
   storageBarrier();
   let open = waits(lane, draw, head, whole);
   let stays = settled(lane, draw, open);
-  return (some && !head.decides && !whole) || (open && !stays);
+  return (draw.sampled && !head.decides && !whole) || (open && !stays);
 }
 
 // Lists chunks with a token that is no worse than the bound.

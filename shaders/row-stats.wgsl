@@ -86,7 +86,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   low = min(max(low, bitcast<f32>(MASKED - 1u)), high);
   rows[threadAt + 192u] = bestOf(lane, mine.best);
   let topK = select(params.vocabulary, min(step[at + 5u], params.vocabulary), step[at + 5u] > 0u);
-  let head = select(0u, select(HEAD, topK, topK <= HEAD_MOST && topK < params.vocabulary), sampled);
+  // A row that isn't drawn has a head where that tells its top logprobs.
+  let drawnHead = select(HEAD, topK, topK <= HEAD_MOST && topK < params.vocabulary);
+  let head = select(select(0u, top, top <= HEAD_MOST), drawnHead, sampled);
   for (var strand = select(STRANDS, lane, weighed); strand < STRANDS; strand += THREADS) {
     rows[stateAt + ROW_STRANDS + STRANDS + strand] = bitcast<u32>(weightOfStrand(strand));
   }
@@ -126,6 +128,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   draw.filtered = topK < params.vocabulary;
   draw.floor = max(lowestLogit(high, scale, 44.0), low);
   draw.total = total;
+  draw.sampled = sampled && !nothing;
   let topP = bitcast<f32>(step[at + 6u]);
   let minP = bitcast<f32>(step[at + 7u]);
   if (topP < 1.0) {
@@ -137,7 +140,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     draw.floor = max(draw.floor, max(high + log(minP) * temperature, weightless));
   }
   var searched = false;
-  if (sampled) {
+  if (head > 0u) {
     searched = drawn(lane, draw, head, least.x, !nothing);
   }
   for (var last = lane == 0u; last; last = false) {
@@ -158,6 +161,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var limit = topK;
     var massLimit = draw.massLimit;
     var rangeLow = floor;
+    var ofHead = 0u;
+    let size = select(0u, listSize(), head > 0u && !nothing);
+    let told = top > 0u && top <= min(head, size) && size <= HEAD_LIST;
     var weightScale = scale;
     for (var number = row; number < 2u * params.tileRows; number += params.tileRows) {
       // A range so small that its inverse overflows is one bucket; half of it can't overflow.
@@ -169,9 +175,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       jobs[jobAt + 2u] = bitcast<vec4<u32>>(vec4<f32>(floor, rangeLow, bucketScale, weightScale));
       jobs[jobAt + JOB_ABOVE / 4u] = vec4<u32>(0u);
       picks[number * PICK_STATE / 4u] = vec4<u32>(0u, NONE, 0u, bitcast<u32>(total));
-      picks[number * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, 0u, 0u, 0u);
-      some = top > 0u && top < params.vocabulary && !nothing;
-      whole = SMALL != 0u;
+      picks[number * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, ofHead, 0u, 0u);
+      some = top > 0u && top < params.vocabulary && !nothing && !told;
+      whole = SMALL != 0u || top <= head;
+      ofHead = u32(told);
       limit = top;
       massLimit = ALL;
       floor = least.y;

@@ -73,6 +73,8 @@ const PICK_KEPT_COUNT = 2u;
 const PICK_KEPT_MASS = 3u;
 // The draw's bucket where it has still to be collected, else NONE.
 const PICK_PENDING = 4u;
+// Not 0: the row's head tells its top logprobs.
+const PICK_OF_HEAD = 5u;
 const PICK_STATE = 8u;
 
 const TASK_CUT = 1u;

@@ -2,7 +2,7 @@
 //
 //   step    metadata; logits rows = step[2]
 //   logits  [tile rows, vocabulary] f32
-//   rows, picks  sampler-state.wgsl; the row's second job has the cut
+//   rows, picks  sampler-state.wgsl; the row's head has them, or its second job has the cut
 //   bests   u32: bits of a row's chunks' best logits, from bests at + row * stride on
 //   top     [sum of the rows' N, 2] u32: id, bits of the logprob; row r's begin where its record says
 //
@@ -39,17 +39,27 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (wanted == 0u) {
     return;
   }
+  let rowAt = row * ROW_STATE;
+  let pickAt = (params.tileRows + row) * PICK_STATE;
+  let high = bitcast<f32>(rows[rowAt + ROW_HIGH]);
+  let temperature = bitcast<f32>(rows[rowAt + ROW_TEMPERATURE]);
+  let lnTotal = bitcast<f32>(rows[rowAt + ROW_LN_TOTAL]);
+  if (picks[pickAt + PICK_OF_HEAD] != 0u) {
+    for (var i = lane; i < wanted; i += STRANDS) {
+      let id = rows[rowAt + ROW_HEAD + HEAD_MOST + i];
+      let bits = bitcast<u32>(logits[row * params.vocabulary + id]);
+      top[(first + i) * 2u] = id;
+      top[(first + i) * 2u + 1u] = bitcast<u32>(logprobOf(bits, high, temperature, lnTotal));
+    }
+    return;
+  }
   // Not left to the language's zeros: SwiftShader writes them for each four threads, whenever these begin.
   if (lane == 0u) {
     atomicStore(&told, 0u);
   }
   workgroupBarrier();
-  let pickAt = (params.tileRows + row) * PICK_STATE;
   let cutKey = picks[pickAt + PICK_CUT_KEY];
   let cutId = picks[pickAt + PICK_CUT_ID];
-  let high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
-  let temperature = bitcast<f32>(rows[row * ROW_STATE + ROW_TEMPERATURE]);
-  let lnTotal = bitcast<f32>(rows[row * ROW_STATE + ROW_LN_TOTAL]);
   for (var chunk = lane; chunk < params.chunks; chunk += STRANDS) {
     if (bitsKey(bests[params.bestsAt + row * params.stride + chunk]) < cutKey) {
       continue;

@@ -4,6 +4,7 @@ import { compileSampler, type LargeKernels, type SamplerKernels } from './sample
 import {
   BUCKETS,
   CHUNK_STATE,
+  HEAD,
   HEAD_MOST,
   JOB_STATE,
   PICK_STATE,
@@ -144,8 +145,7 @@ export class Sampler {
     // Jobs of top logprobs come after those of all rows of a tile.
     const jobs = ranked ? this.#shape.tileRows + count : count;
     if (large && groups.large) this.#settleLarge(pass, large, groups.large, rows, jobs);
-    // A small vocabulary's top logprobs are searched for here, too.
-    if (rows.some((row) => this.#mayNeedWhole(row)) || (ranked && !large)) whole.dispatch(pass, groups.whole, jobs);
+    if (rows.some((row) => this.#mayNeedWhole(row))) whole.dispatch(pass, groups.whole, jobs);
     if (ranked) top.dispatch(pass, groups.top, count);
     if (rows.some(({ idLogprobs }) => idLogprobs)) tell.dispatch(pass, groups.tell, count);
   }
@@ -164,7 +164,7 @@ export class Sampler {
       }
     }
     const drawn = rows.some((row) => this.#isBucketed(row));
-    if (!drawn && jobs === rows.length) return;
+    if (!drawn && !rows.some((row) => this.#isRankedByBuckets(row))) return;
     const { masses, scan, collect, select } = buckets;
     const some = groups.buckets;
     const regions = regionsOf(this.#shape);
@@ -190,9 +190,17 @@ export class Sampler {
     return sampled && large !== undefined && topK > HEAD_MOST && topK < this.#shape.vocabulary;
   }
 
-  /** It may have to be searched for, though that is rare. */
+  /** Its top logprobs are more than its head tells. */
+  #isRankedByBuckets({ sampled, topK, top }: TileRow): boolean {
+    if (this.#kernels.large === undefined) return false;
+    if (!sampled) return top > HEAD_MOST;
+    return top > (topK > 0 && topK <= HEAD_MOST && topK < this.#shape.vocabulary ? topK : HEAD);
+  }
+
+  /** Its draw or its top logprobs may have to be searched for, though that is rare in a large vocabulary. */
   #mayNeedWhole(row: TileRow): boolean {
-    const { sampled, topK, topP, minP } = row;
+    const { sampled, topK, topP, minP, top } = row;
+    if (top > 0 && !this.#isRankedByBuckets(row)) return true;
     return sampled && (topK > 0 || topP < 1 || minP > 0) && !this.#isBucketed(row);
   }
 }
