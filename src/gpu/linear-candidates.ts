@@ -47,15 +47,14 @@ function gpuChoice(
   const words = wordsOfRow(part.format, part.columns);
   // Each split has two words at least.
   const splits = Math.max(1, Math.min(most, 2 ** Math.floor(Math.log2(words / 2))));
-  const ownRows = emits ? 8 : 2;
-  const matvec = (own: number): LinearVariant => {
-    // Sums of all splits lie in workgroup memory, 8 KiB of it.
-    const rowThreads = emits ? 8 : 16;
-    const fitting = Math.floor(2048 / (rowThreads * splits * ownRows));
-    return {
-      ...{ path, rows: ownRows, columns: Math.min(own, 2 ** Math.floor(Math.log2(fitting))) },
-      ...{ threads: rowThreads, columnThreads: 1, splitThreads: splits, chains: 1 },
+  const rowThreads = emits ? 8 : 16;
+  /** For so many columns, fewer a thread where the sums of all splits would fill a workgroup's memory. */
+  const matvec = (columns: number): LinearVariant => {
+    const variant: LinearVariant = {
+      ...{ path, rows: emits ? 8 : 2, columns, threads: rowThreads },
+      ...{ columnThreads: 1, splitThreads: splits, chains: 1 },
     };
+    return columns === 1 || isVariant(variant, form, part.format) ? variant : matvec(columns / 2);
   };
   const [one, two, four, eight] = [matvec(1), matvec(2), matvec(4), matvec(8)];
   return {

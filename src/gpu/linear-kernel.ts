@@ -143,7 +143,7 @@ function traits(gpu: Gpu, format: MatrixFormat, variant: LinearVariant) {
     Object.assign(numbers, {
       ...{ SUBGROUP: fragment.subgroup, GRID_ROWS: gridRows, GRID_COLUMNS: gridColumns },
       // SwiftShader compiles as long as there is workgroup memory, most of a millisecond a word.
-      K_TILE: native ? 32 : 2 * fragment.k,
+      K_TILE: native ? 32 : Math.max(16, fragment.k),
       ...{ FRAGMENT_M: fragment.m, FRAGMENT_N: fragment.n, FRAGMENT_K: fragment.k },
       FRAGMENT_ROWS: TILE_ROWS / gridRows / fragment.m,
       FRAGMENT_COLUMNS: (columns * columnThreads) / gridColumns / fragment.n,

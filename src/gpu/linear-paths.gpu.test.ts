@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LINEAR_TOLERANCES, linearReference, roundedColumns } from './linear.reference.ts';
 import { Linear, type LinearFinish } from './linear.ts';
+import { candidates } from './linear-candidates.ts';
 import { type ChooseLinear, MATVEC_COLUMNS } from './linear-choice.ts';
-import { linearVariantOf } from './linear-variant.ts';
+import { isFast, linearVariantOf } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { quantShape } from './quant-format.ts';
 import { rowWords } from './row-words.ts';
@@ -160,4 +161,42 @@ test.each(FINISHED)('%s is finished as every product', async (name) => {
   (await emitted(only(name))).forEach((values, i) => {
     expect(largestError(values, expected[i]!)).toBeLessThan(tolerance);
   });
+});
+
+// SwiftShader takes some seconds to compile what is made for GPUs.
+describe.runIf(LONG)('what may win on a GPU', () => {
+  test.each(['f32', 'q4-32-f16'] as const)(
+    '%s: is right here, and of one order where exact',
+    async (format) => {
+      const [rows, inner, most] = [200, 256, 70];
+      const random = new Random(24);
+      const { source, values } = randomMatrix(random, rows, inner, format);
+      const matrix = await bench.matrix(inner, source);
+      const x = random.normals(most * inner);
+      const fragment = { component: 'f32', result: 'f32', m: 8, n: 8, k: 8, subgroup: 32 } as const;
+      const features = { has: () => true, packedDot: true, software: false, fragments: [fragment] };
+      const part = { tiles: 4, columns: inner, format };
+      for (const choice of candidates(part, { finish: 'store', normed: false }, features, 'fast')) {
+        const paths = [...choice.matvec, choice.matmul].map(({ path }) => path);
+        if (paths.includes('quads') && !bench.gpu.device.features.has('subgroups')) continue;
+        const all = await product(matrix, x, most, () => choice);
+        const exact = !paths.some((path) => isFast(path));
+        for (const columns of [1, 2, 4, 8, most]) {
+          const some = await product(matrix, x.slice(0, columns * inner), columns, () => choice);
+          if (exact) expect(bits(some)).toEqual(bits(all.slice(0, some.length)));
+          for (let c = 0; c < columns; c++) {
+            const column = x.slice(c * inner, (c + 1) * inner);
+            const expected = linearReference(values, rows, column);
+            paddedRow(some, rows, c).forEach((sum, row) => {
+              const size = lengthOf(column) * lengthOf(values.subarray(row * inner, (row + 1) * inner));
+              expect(Math.abs(sum - expected[row]!)).toBeLessThan(
+                size * Math.max(...paths.map((path) => LINEAR_TOLERANCES[path])),
+              );
+            });
+          }
+        }
+      }
+    },
+    240_000,
+  );
 });

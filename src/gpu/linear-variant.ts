@@ -106,11 +106,11 @@ export function fillUnits(variant: LinearVariant, format?: MatrixFormat): number
   const { path, columns, threads, columnThreads, splitThreads } = variant;
   if ((path !== 'f16' && path !== 'dot') || !format || !isQuantFormat(format)) return 1;
   const groupColumns = columns * columnThreads;
-  const bytes = splitThreads * groupColumns * (path === 'dot' ? 48 : 80);
+  const bytes = splitThreads * groupColumns * (path === 'dot' ? 48 : 144);
   return Math.max(1, Math.min(8, Math.ceil((threads * columnThreads) / groupColumns), Math.floor(4096 / bytes)));
 }
 
-/** Bytes of memory that a workgroup shares. */
+/** Bytes of memory that a workgroup shares, at most: what stands in for halves takes twice as much. */
 export function workgroupBytes(variant: LinearVariant, format?: MatrixFormat): number {
   const { path, rows, columns, threads, columnThreads, splitThreads, fragment } = variant;
   const groupColumns = columns * columnThreads;
@@ -121,7 +121,7 @@ export function workgroupBytes(variant: LinearVariant, format?: MatrixFormat): n
   const sums = splitThreads === 1 ? 0 : splitThreads * threads * columnThreads * rows * columns * 4;
   if (!sharesInput(variant)) return sums;
   const units = fillUnits(variant, format);
-  const column = (units * (path === 'dot' ? 2 : 8) + 1) * (path === 'f16' ? 8 : 16);
+  const column = (units * (path === 'dot' ? 2 : 8) + 1) * 16;
   const scales = path === 'f16' || path === 'dot' ? units * 16 : 0;
   return sums + splitThreads * groupColumns * (column + scales);
 }
