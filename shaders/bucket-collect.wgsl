@@ -5,29 +5,12 @@
 //   logits  logit-words*.wgsl
 //   rows, jobs, chunks, picks, lists  sampler-state.wgsl
 //
-// A workgroup of 64 a job and region, as in bucket-masses.wgsl. A chunk whose best is below the bucket isn't
-// read. A count above LIST says that the list is not whole. Prepend step, sampler-state and logit-words.
-struct Params {
-  vocabulary: u32,
-  chunks: u32,
-  spans: u32,
-  firstRow: u32,
-  tileRows: u32,
-  round: u32,
-}
-
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(3) var<storage, read> rows: array<u32>;
-@group(0) @binding(4) var<storage, read> jobs: array<u32>;
-@group(0) @binding(5) var<storage, read> chunks: array<u32>;
+// Threads and buckets: bucket-job.wgsl. A chunk whose best is below the bucket isn't
+// read. A count above LIST says that the list is not whole. Prepend step, sampler-state, logit-words and
+// bucket-job.
 @group(0) @binding(6) var<storage, read> picks: array<u32>;
 @group(0) @binding(7) var<storage, read_write> lists: array<atomic<u32>>;
 
-var<private> high: f32;
-var<private> floor: f32;
-var<private> low: f32;
-var<private> bucketScale: f32;
 // Buckets, and where their lists begin.
 var<private> wanted: f32;
 var<private> guess: f32;
@@ -40,21 +23,11 @@ fn main(
   @builtin(num_workgroups) groups: vec3<u32>,
   @builtin(local_invocation_index) lane: u32,
 ) {
-  let index = group.y * groups.x + group.x;
-  let job = index / params.spans;
-  let span = index % params.spans;
-  let row = job % params.tileRows;
-  if (job >= 2u * params.tileRows || params.firstRow + row >= step[STEP_LOGITS]) {
+  let job = takeJob(group.y * groups.x + group.x, lane);
+  if (job == NONE) {
     return;
   }
   let jobAt = job * JOB_STATE;
-  if (jobs[jobAt + JOB_TASK] == 0u) {
-    return;
-  }
-  high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
-  floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
-  low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
-  bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
   wanted = f32(jobs[jobAt + JOB_BUCKET]);
   guess = -1.0;
   listAt = job * SEARCH_STATE + DIGITS_STATE;
@@ -72,14 +45,11 @@ fn main(
   }
   guessAt = job * SEARCH_STATE + DIGITS_STATE + LIST + 1u;
   let deepest = max(wanted, guess);
-  let words = wordsOf(row, params.vocabulary);
-  let chunk = span * STRANDS + lane;
-  let best = bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]);
   if (best >= floor && placeOf(best, high, low, bucketScale) < deepest + 1.0) {
     let end = endWordOf(chunk, params.vocabulary);
     for (var word = firstWordOf(chunk); word < end; word += STRANDS) {
       // A loop, since SwiftShader goes through an if whose condition holds for no thread.
-      let places = placesOf(words, word);
+      let places = placesOf(word);
       var some = any(meets(places));
       while (some) {
         take(word, places);
@@ -90,7 +60,7 @@ fn main(
 }
 
 // Buckets of a word's ids, before the fraction is cut off; of those that don't count, none.
-fn placesOf(words: u32, word: u32) -> vec4<f32> {
+fn placesOf(word: u32) -> vec4<f32> {
   let values = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
   let places = min((vec4<f32>(high) - max(values, vec4<f32>(low))) * bucketScale, vec4<f32>(255.0));
   return select(vec4<f32>(-2.0), places, values >= vec4<f32>(floor));

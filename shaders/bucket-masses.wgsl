@@ -1,6 +1,5 @@
 // How many tokens, and what weight, each of 256 buckets of a row's logits has:
 //
-//   bucket(l) = floor((high - max(l, range low)) * bucket scale), of tokens with l >= floor
 //   mass      = sum of exp2((l - high) * log2 scale + bucket * log2 scale / bucket scale), in units of 2^-17
 //
 //   step    metadata; logits rows = step[2]
@@ -8,31 +7,14 @@
 //   rows, jobs, chunks  sampler-state.wgsl
 //   partials  [jobs, spans, 2, 256] u32: counts and masses
 //
-// A workgroup of 64 a job and region. Weights count from their bucket's top: sums of integers, which have no
+// Threads and buckets: bucket-job.wgsl. Weights count from their bucket's top: sums of integers, which have no
 // order. 16,384 of at most 2^17 fit a word. A chunk whose best is below the floor isn't read. No barrier: SwiftShader
 // runs a kernel that has one several times slower. So they are added in storage, where bucket-scan.wgsl leaves zeros.
-// Prepend step, sampler-state and logit-words.
-struct Params {
-  vocabulary: u32,
-  chunks: u32,
-  spans: u32,
-  firstRow: u32,
-  tileRows: u32,
-}
-
-@group(0) @binding(0) var<uniform> params: Params;
-@group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(3) var<storage, read> rows: array<u32>;
-@group(0) @binding(4) var<storage, read> jobs: array<u32>;
-@group(0) @binding(5) var<storage, read> chunks: array<u32>;
+// Prepend step, sampler-state, logit-words and bucket-job.
 @group(0) @binding(6) var<storage, read_write> partials: array<atomic<u32>>;
 
 const MASS_UNITS = 131072.0;
 
-var<private> high: f32;
-var<private> floor: f32;
-var<private> low: f32;
-var<private> bucketScale: f32;
 var<private> scale: f32;
 var<private> step2: f32;
 var<private> counted: bool;
@@ -45,27 +27,16 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let index = group.y * groups.x + group.x;
-  let job = index / params.spans;
-  let span = index % params.spans;
-  let row = job % params.tileRows;
-  if (job >= 2u * params.tileRows || params.firstRow + row >= step[STEP_LOGITS]) {
+  let job = takeJob(index, lane);
+  if (job == NONE) {
     return;
   }
   let jobAt = job * JOB_STATE;
-  if (jobs[jobAt + JOB_TASK] == 0u) {
-    return;
-  }
   countsAt = index * 2u * BUCKETS;
-  high = bitcast<f32>(rows[row * ROW_STATE + ROW_HIGH]);
-  floor = bitcast<f32>(jobs[jobAt + JOB_FLOOR]);
-  low = bitcast<f32>(jobs[jobAt + JOB_RANGE_LOW]);
-  bucketScale = bitcast<f32>(jobs[jobAt + JOB_BUCKET_SCALE]);
   scale = bitcast<f32>(jobs[jobAt + JOB_LOG2_SCALE]);
   step2 = bucketLog2(scale, bucketScale);
   counted = jobs[jobAt + JOB_LIMIT] < params.vocabulary;
-  let words = wordsOf(row, params.vocabulary);
-  let chunk = span * STRANDS + lane;
-  if (bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]) >= floor) {
+  if (best >= floor) {
     let end = endWordOf(chunk, params.vocabulary);
     for (var word = firstWordOf(chunk); word < end; word += STRANDS) {
       // A loop, since SwiftShader goes through an if whose condition holds for no thread.

@@ -1,6 +1,7 @@
 import acceptCode from '../../shaders/accept-draw.wgsl?raw';
 import bucketAtCode from '../../shaders/bucket-at.wgsl?raw';
 import collectCode from '../../shaders/bucket-collect.wgsl?raw';
+import bucketJobCode from '../../shaders/bucket-job.wgsl?raw';
 import massesCode from '../../shaders/bucket-masses.wgsl?raw';
 import scanCode from '../../shaders/bucket-scan.wgsl?raw';
 import chunksCode from '../../shaders/chunk-stats.wgsl?raw';
@@ -88,9 +89,9 @@ export async function compileSampler(
       compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
       compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
       compile('accept-draw', [keyCode, stateCode, words, tellIdCode, acceptCode], 4, 4),
-      compile('bucket-masses', [stateCode, words, massesCode], 5, 1),
+      compile('bucket-masses', [stateCode, words, bucketJobCode, massesCode], 5, 1),
       compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 1, 4),
-      compile('bucket-collect', [stateCode, words, collectCode], 6, 1),
+      compile('bucket-collect', [stateCode, words, bucketJobCode, collectCode], 6, 1),
       compile('select-token', [...search, bucketAtCode, selectCode], 4, 4),
     ]);
     return { chunks, above, accept, buckets: { masses, scan, collect, select } };
