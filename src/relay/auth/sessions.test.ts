@@ -1,6 +1,6 @@
 import { Code } from '@connectrpc/connect';
 import { afterEach, expect, test } from 'vitest';
-import { MAX_OF_ADDRESS, Sessions } from './sessions.ts';
+import { MAX_OF_ADDRESS, MAX_OF_TOKEN, Sessions } from './sessions.ts';
 import { TokenSet } from './token-set.ts';
 
 const tokens = new TokenSet([
@@ -62,4 +62,15 @@ test('at one address the longest quiet session makes room, never one that is in 
   // Behind a proxy all have one address.
   expect(sessions.open(node, 'a', false).token).toBeDefined();
   for (const release of holds) release();
+});
+
+test('a token’s holders have a share of all sessions, wherever they are, and make room among themselves', () => {
+  const first = sessions.open(node, 'proxy', false).token;
+  for (let at = 1; at < MAX_OF_TOKEN; at++) sessions.open(node, 'proxy', false);
+  expect(sessions.count).toBe(MAX_OF_TOKEN);
+  expect(() => sessions.open(node, 'elsewhere')).toThrow('Too many sessions of this token.');
+  sessions.open(client, 'elsewhere');
+  sessions.open(node, 'proxy', false);
+  expect(sessions.use(first)).toBeUndefined();
+  expect(sessions.count).toBe(MAX_OF_TOKEN + 1);
 });

@@ -7,6 +7,8 @@ import { hashOf, type TokenHash, type TokenSet } from './token-set.ts';
 export const SESSION_MS = 15 * 60_000;
 /** Sessions of one token at one address; of those under which nothing is open, the longest quiet one makes room. */
 export const MAX_OF_ADDRESS = 256;
+/** Of one token at all addresses: who holds one can't take the others' room. */
+export const MAX_OF_TOKEN = 4_096;
 const MAX_IN_ALL = 16_384;
 const SWEEP_MS = 30_000;
 
@@ -29,6 +31,8 @@ export class Sessions {
   private readonly byHash = new Map<string, Session>();
   /** Hashes by token and address, the least lately used first. */
   private readonly groups = new Map<string, Set<string>>();
+  /** How many of each token. */
+  private readonly ofToken = new Map<string, number>();
   private readonly lifeMs: number;
   private readonly now: () => number;
   private readonly sweeper: NodeJS.Timeout;
@@ -49,11 +53,12 @@ export class Sessions {
    * (RESOURCE_EXHAUSTED) where there are too many.
    */
   open(parent: TokenHash, address: string, bounded = true): GivenSession {
-    const group = this.groupWithRoom(groupOf({ parent, address }), bounded);
+    const group = this.groupWithRoom(parent, address, bounded);
     const token = randomBytes(32).toString('base64url');
     const hash = keyOf(token);
     const end = new AbortController();
     group.add(hash);
+    this.recount(parent, 1);
     const session: Session = {
       role: parent.role,
       key: `session ${++this.lastKey}`,
@@ -106,15 +111,25 @@ export class Sessions {
     clearInterval(this.sweeper);
     this.byHash.clear();
     this.groups.clear();
+    this.ofToken.clear();
   }
 
-  private groupWithRoom(name: string, bounded: boolean): Set<string> {
+  private recount(parent: TokenHash, change: 1 | -1): void {
+    const key = tokenKey(parent);
+    const count = (this.ofToken.get(key) ?? 0) + change;
+    if (count === 0) this.ofToken.delete(key);
+    else this.ofToken.set(key, count);
+  }
+
+  private groupWithRoom(parent: TokenHash, address: string, bounded: boolean): Set<string> {
+    const name = groupOf({ parent, address });
     if (this.byHash.size >= MAX_IN_ALL) this.sweep();
     if (this.byHash.size >= MAX_IN_ALL) throw new ConnectError('Too many sessions.', Code.ResourceExhausted);
     const group = this.groups.get(name);
-    if (bounded && group && group.size >= MAX_OF_ADDRESS) {
-      const why = 'Too many sessions of this token at one address.';
-      const quiet = [...group].find((key) => this.byHash.get(key)?.open === 0);
+    const fullHere = bounded && (group?.size ?? 0) >= MAX_OF_ADDRESS;
+    if (fullHere || (this.ofToken.get(tokenKey(parent)) ?? 0) >= MAX_OF_TOKEN) {
+      const why = `Too many sessions of this token${fullHere ? ' at one address' : ''}.`;
+      const quiet = [...(group ?? [])].find((key) => this.byHash.get(key)?.open === 0);
       if (quiet === undefined) throw new ConnectError(why, Code.ResourceExhausted);
       this.finish(quiet, this.byHash.get(quiet)!, why);
     }
@@ -140,6 +155,7 @@ export class Sessions {
     const group = this.groups.get(name);
     group?.delete(key);
     if (group?.size === 0) this.groups.delete(name);
+    this.recount(session.parent, -1);
     session.end.abort(new ConnectError(why, Code.Unauthenticated));
   }
 }
@@ -150,5 +166,9 @@ function keyOf(token: string): string {
 }
 
 function groupOf({ parent, address }: Pick<Session, 'parent' | 'address'>): string {
-  return `${parent.sha256.toString('base64')} ${address}`;
+  return `${tokenKey(parent)} ${address}`;
+}
+
+function tokenKey({ sha256 }: TokenHash): string {
+  return sha256.toString('base64');
 }
