@@ -218,7 +218,7 @@ export class NodeLink implements JobHost, StreamSource {
         }
         // Counted before its events: a report that ends the session is not taken in a second time either.
         this.lastReportSeq = request.seq;
-        for (const event of request.events) this.events.take(event, request.load);
+        this.events.takeAll(request.events, request.load);
       }
     } catch (error) {
       this.lied = error instanceof Lie;

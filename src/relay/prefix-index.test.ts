@@ -5,7 +5,7 @@ import { CacheRemovedSchema, CacheStoredSchema } from '../contract/gen/node_rela
 import { BLOCK_TOKENS, blockHashes } from './block-hashes.ts';
 import { Lie } from './lie.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
-import { type CachedBlock, PrefixIndex } from './prefix-index.ts';
+import { type CachedBlock, MAX_NODE_BLOCKS, PrefixIndex } from './prefix-index.ts';
 
 const block = (...turns: number[]) => turns.flatMap((turn) => Array.from({ length: BLOCK_TOKENS }, () => turn));
 
@@ -102,6 +102,22 @@ describe('the prefix index', () => {
     greedy.clear();
     // From here on it is known what it holds.
     expect(() => remove(greedy, 3)).toThrow(Lie);
+  });
+
+  test('and so is what one tells, whatever its pool holds', () => {
+    const index = new PrefixIndex();
+    const node = index.open(0, 2 ** 31, 100);
+    for (let from = 0; from < MAX_NODE_BLOCKS + 4_096; from += 4_096) {
+      store(
+        node,
+        undefined,
+        Array.from({ length: 4_096 }, (_, at) => from + at),
+        Array(4_096 * BLOCK_TOKENS).fill(7),
+      );
+    }
+    expect([node.blocks, index.blocks]).toEqual([0, 0]);
+    store(node, undefined, [0], block(1));
+    expect(node.matched(blockHashes(block(1, 2)))).toBe(1);
   });
 
   test('listeners hear which prefixes the fleet holds: gone is what the last node that had it has no more', () => {

@@ -3,6 +3,9 @@ import { NodePrefixes } from './node-prefixes.ts';
 /** Blocks that are remembered over all nodes: some 300 bytes each. */
 export const MAX_BLOCKS = 262_144;
 
+/** Of one of them: more take too long to drop. */
+export const MAX_NODE_BLOCKS = 65_536;
+
 /** One KV block of a node, as it told it. */
 export interface CachedBlock {
   /** Of its tokens and all before them. */
@@ -64,6 +67,7 @@ export class PrefixIndex {
     this.total += blocks.length;
     for (const { hash } of blocks) this.holders.set(hash, (this.holders.get(hash) ?? 0) + 1);
     for (const listener of this.listeners) listener.onStored(node.rank, blocks);
+    if (node.blocks > MAX_NODE_BLOCKS) node.forget();
     while (this.total > this.maxBlocks) {
       const largest = [...this.nodes].reduce((most, one) => (one.blocks > most.blocks ? one : most));
       largest.forget();

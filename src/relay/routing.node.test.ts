@@ -102,6 +102,10 @@ test.each([
   ['a token outside the vocabulary', [stored([1], Array(16).fill(512))]],
   ['a block beyond its pool', [stored([256], LONG.slice(0, 16))]],
   ['the loss of a block that it never had', [{ event: { case: 'cacheRemoved' as const, value: { blocks: [0] } } }]],
+  [
+    'more of its cache than one report may tell',
+    [{ event: { case: 'cacheRemoved' as const, value: { blocks: Array.from({ length: 4_097 }, (_, at) => at) } } }],
+  ],
   ['a cache of a job', [{ ...stored([1], LONG.slice(0, 16)), jobId: 1n }]],
 ])('a node is put out for %s', async (_, events) => {
   const on = await start();
