@@ -1,9 +1,10 @@
-// Self-test and tuner as a page's user meets them: at the first start, at later ones, and when asked for.
+// Self-test and tuner as a page's user meets them: at the first start, at later ones, and when asked for. Each start takes
+// seconds: the short tier has a first and a later one in page.test.ts.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { BrowserMemory } from '../src/cli/browser-memory.ts';
 import { pollPage, TestBrowser, untilState } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
@@ -11,19 +12,8 @@ import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 
 const BOUND_MS = 45_000;
-const LONG = process.env.SHOAL_LONG === '1';
 let relay: TestRelay;
 let browser: TestBrowser;
-
-beforeAll(async () => {
-  relay = await startRelay();
-  browser = await TestBrowser.launch();
-});
-
-afterAll(async () => {
-  await browser?.close();
-  await relay?.command.stop();
-});
 
 /** The page shows how far a self-test is, from now on. */
 const WATCH = `(() => {
@@ -56,45 +46,56 @@ async function firstStart(): Promise<Page> {
   return page;
 }
 
-test('the first start tests kernels and says how far it is; the next takes what was kept', async () => {
-  const page = await firstStart();
-  const first = await served(page);
-  expect(first.from).toBe('tested');
-  expect(first.text).toMatch(/: [1-9]\d* variants passed, 0 failed$/);
-  expect(first.progress.length).toBeGreaterThan(1);
-  expect(first.progress.every((shown) => /Testing kernels: \d+ of \d+$/.test(shown))).toBe(true);
+describe.runIf(process.env.SHOAL_LONG === '1')('in the long tier', () => {
+  beforeAll(async () => {
+    relay = await startRelay();
+    browser = await TestBrowser.launch();
+  });
 
-  await page.reload();
-  const second = await served(page);
-  expect(second).toMatchObject({ from: 'kept', progress: [] });
-  expect(second.text.replace('an earlier', 'this')).toBe(first.text);
-  await page.context().close();
-});
+  afterAll(async () => {
+    await browser?.close();
+    await relay?.command.stop();
+  });
 
-test.runIf(LONG)('a reset tests again, by the button and by the address; off tests nothing', async () => {
-  const page = await firstStart();
-  const first = await served(page);
-  await page.getByRole('button', { name: 'Test kernels again' }).click();
-  await pollPage(page, 'window.testing.length > 0', BOUND_MS, 20);
-  const again = await served(page);
-  expect(again).toMatchObject({ from: 'tested', text: first.text });
+  test('the first start tests kernels and says how far it is; the next takes what was kept', async () => {
+    const page = await firstStart();
+    const first = await served(page);
+    expect(first.from).toBe('tested');
+    expect(first.text).toMatch(/: [1-9]\d* variants passed, 0 failed$/);
+    expect(first.progress.length).toBeGreaterThan(1);
+    expect(first.progress.every((shown) => /Testing kernels: \d+ of \d+$/.test(shown))).toBe(true);
 
-  // By its address; a reload after it takes what was kept.
-  await page.goto(`${relay.webUrl}/?tune=reset#join`);
-  expect(await served(page)).toMatchObject({ from: 'tested', text: first.text });
-  await page.reload();
-  expect(await served(page)).toMatchObject({ from: 'kept', progress: [] });
+    await page.reload();
+    const second = await served(page);
+    expect(second).toMatchObject({ from: 'kept', progress: [] });
+    expect(second.text.replace('an earlier', 'this')).toBe(first.text);
+    await page.context().close();
+  });
 
-  await page.goto(`${relay.webUrl}/?tune=off#join`);
-  expect(await served(page)).toMatchObject({ from: 'off', progress: [], text: 'not tested' });
-  await page.context().close();
-});
+  test('a reset tests again, by the button and by the address; off tests nothing', async () => {
+    const page = await firstStart();
+    const first = await served(page);
+    await page.getByRole('button', { name: 'Test kernels again' }).click();
+    await pollPage(page, 'window.testing.length > 0', BOUND_MS, 20);
+    const again = await served(page);
+    expect(again).toMatchObject({ from: 'tested', text: first.text });
 
-test.runIf(LONG)('a record that is damaged, or of an older build, is replaced', async () => {
-  const page = await firstStart();
-  await served(page);
-  const damage = (change: string) =>
-    page.evaluate(`new Promise((resolve, reject) => {
+    // By its address; a reload after it takes what was kept.
+    await page.goto(`${relay.webUrl}/?tune=reset#join`);
+    expect(await served(page)).toMatchObject({ from: 'tested', text: first.text });
+    await page.reload();
+    expect(await served(page)).toMatchObject({ from: 'kept', progress: [] });
+
+    await page.goto(`${relay.webUrl}/?tune=off#join`);
+    expect(await served(page)).toMatchObject({ from: 'off', progress: [], text: 'not tested' });
+    await page.context().close();
+  });
+
+  test('a record that is damaged, or of an older build, is replaced', async () => {
+    const page = await firstStart();
+    await served(page);
+    const damage = (change: string) =>
+      page.evaluate(`new Promise((resolve, reject) => {
       const request = indexedDB.open('shoal');
       request.onerror = () => reject(request.error);
       request.onsuccess = () => {
@@ -104,30 +105,28 @@ test.runIf(LONG)('a record that is damaged, or of an older build, is replaced', 
         };
       };
     })`);
-  for (const change of ['(text) => text.slice(5)', "(text) => text.replaceAll('version', 'varsion')"]) {
-    await damage(change);
+    for (const change of ['(text) => text.slice(5)', "(text) => text.replaceAll('version', 'varsion')"]) {
+      await damage(change);
+      await page.reload();
+      expect((await served(page)).from).toBe('tested');
+    }
     await page.reload();
-    expect((await served(page)).from).toBe('tested');
-  }
-  await page.reload();
-  expect((await served(page)).from).toBe('kept');
-  await page.context().close();
-});
+    expect((await served(page)).from).toBe('kept');
+    await page.context().close();
+  });
 
-test.runIf(LONG)('two tabs of one user at their first start: one tests, the other takes what it found', async () => {
-  const context = await browser.browser.newContext();
-  await context.addInitScript(WATCH);
-  const pages = [await context.newPage(), await context.newPage()];
-  await Promise.all(pages.map((page) => page.goto(`${relay.webUrl}/#join`)));
-  const found: string[] = [];
-  for (const page of pages) found.push((await served(page)).from);
-  expect(found.sort()).toEqual(['kept', 'tested']);
-  await context.close();
-});
+  test('two tabs of one user at their first start: one tests, the other takes what it found', async () => {
+    const context = await browser.browser.newContext();
+    await context.addInitScript(WATCH);
+    const pages = [await context.newPage(), await context.newPage()];
+    await Promise.all(pages.map((page) => page.goto(`${relay.webUrl}/#join`)));
+    const found: string[] = [];
+    for (const page of pages) found.push((await served(page)).from);
+    expect(found.sort()).toEqual(['kept', 'tested']);
+    await context.close();
+  });
 
-test.runIf(LONG)(
-  'a command that opens a browser finds what an earlier one kept, and keeps no more than that',
-  async () => {
+  test('a command that opens a browser finds what an earlier one kept, and keeps no more than that', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shoal-memory-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
     const file = join(folder, 'new', 'browser.json');
@@ -154,32 +153,32 @@ test.runIf(LONG)(
       expect(await start()).toBe('tested');
       expect(readFileSync(file, 'utf8').length).toBeGreaterThan(100);
     }
-  },
-);
+  });
 
-test.runIf(LONG)('a kernel can be forced by its name', async () => {
-  const page = await firstStart();
-  await page.goto(`${relay.webUrl}/?kernel=plain-8x2-16x1x1-4#join`);
-  const { from, text } = await served(page);
-  expect(from).toBe('tested');
-  expect(text).toMatch(/: [1-9]\d* variants passed, 0 failed$/);
-  await page.context().close();
-});
+  test('a kernel can be forced by its name', async () => {
+    const page = await firstStart();
+    await page.goto(`${relay.webUrl}/?kernel=plain-8x2-16x1x1-4#join`);
+    const { from, text } = await served(page);
+    expect(from).toBe('tested');
+    expect(text).toMatch(/: [1-9]\d* variants passed, 0 failed$/);
+    await page.context().close();
+  });
 
-test('what an address can not say of kernels is an error that names it', async () => {
-  const page = await browser.open(relay.webUrl);
-  for (const [search, message] of [
-    ['?kernel=fastest', /no variant of a product is named "fastest"/],
-    ['?tune=never', /tune is "never" in the address, not auto or off or reset/],
-    ['?precision=f16', /precision is "f16" in the address, not exact or fast/],
-  ] as const) {
-    await page.goto(`${relay.webUrl}/${search}#join`);
-    await untilState(page, 'error', BOUND_MS);
-    expect(await page.evaluate('document.documentElement.dataset.error')).toMatch(message);
-  }
-  await page.context().close();
-});
+  test('what an address can not say of kernels is an error that names it', async () => {
+    const page = await browser.open(relay.webUrl);
+    for (const [search, message] of [
+      ['?kernel=fastest', /no variant of a product is named "fastest"/],
+      ['?tune=never', /tune is "never" in the address, not auto or off or reset/],
+      ['?precision=f16', /precision is "f16" in the address, not exact or fast/],
+    ] as const) {
+      await page.goto(`${relay.webUrl}/${search}#join`);
+      await untilState(page, 'error', BOUND_MS);
+      expect(await page.evaluate('document.documentElement.dataset.error')).toMatch(message);
+    }
+    await page.context().close();
+  });
 
-test('nothing was written to the console as an error', () => {
-  expect(browser.errors).toEqual([]);
+  test('nothing was written to the console as an error', () => {
+    expect(browser.errors).toEqual([]);
+  });
 });

@@ -12,6 +12,7 @@ import { KernelFailure, KernelLost, otherCount } from './self-test.ts';
 import { Tuner } from './tuner.ts';
 import type { MatrixFormat } from './weight-format.ts';
 
+const LONG = import.meta.env.SHOAL_LONG === '1';
 const FORMS: readonly LinearForm[] = [
   { finish: 'rotate', normed: true },
   { finish: 'emit', normed: false },
@@ -68,9 +69,8 @@ const productNames = ({ names: { attention, ...products } }: Tuner) => {
 const OPTIONS = { precision: 'exact', known: OTHERS, leastWeights: 0, tuneMs: 30_000 } as const;
 
 test('every kernel of a model passes on this adapter', async () => {
-  const long = import.meta.env.SHOAL_LONG === '1';
-  const formats: MatrixFormat[] = long ? ['f16', 'bf16', 'q8-16-f32', 'q4-32-f16'] : ['q4-32-f16'];
-  const needs = needsOf(formats, long ? FORMS : FORMS.slice(0, 1));
+  const formats: MatrixFormat[] = LONG ? ['f16', 'bf16', 'q8-16-f32', 'q4-32-f16'] : ['q4-32-f16'];
+  const needs = needsOf(formats, LONG ? FORMS : FORMS.slice(0, 1));
   const progress: [number, number][] = [];
   const tuner = new Tuner(await testDevice(), needs, {
     precision: 'exact',
@@ -87,7 +87,7 @@ test('every kernel of a model passes on this adapter', async () => {
 });
 
 // What only GPUs are offered: here it compiles for a minute and is slow, but as right. Fast ones are exact ones and more.
-test.runIf(import.meta.env.SHOAL_LONG === '1')(
+test.runIf(LONG)(
   'what GPUs choose from passes here too',
   async () => {
     const device = await testDevice();
@@ -151,7 +151,7 @@ test('the plain path stands in for a default that is wrong; where it is wrong to
   worse.destroy();
 });
 
-test('a kernel that is the only one of its kind, and wrong, is an error that names it', async () => {
+test.runIf(LONG)('a kernel that is the only one of its kind, and wrong, is an error that names it', async () => {
   const device = await newTestDevice();
   mutate(device, (code) => code.replace(/inverseSqrt\(|1\.0 \/ sqrt\(/, '1.01 / sqrt('));
   const known = { choices: {}, results: OTHERS.results.filter(({ name }) => name !== 'rms-norm') };
@@ -210,7 +210,7 @@ test('without time it takes the default, tried all the same; what was kept is ta
   device.destroy();
 });
 
-test('what loading asks for and nothing foresaw is tried afterwards', async () => {
+test.runIf(LONG)('what loading asks for and nothing foresaw is tried afterwards', async () => {
   const device = await newTestDevice();
   const linear = () => [withThreads(24)];
   const tuner = new Tuner(device, { ...ONE_PRODUCT, products: [] }, { ...OPTIONS, offers: { linear } });
