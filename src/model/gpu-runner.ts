@@ -154,18 +154,16 @@ export class GpuRunner implements Runner {
   async profile(batch: StepBatch, options: ProfileOptions = {}): Promise<StepProfile> {
     if (this.#inFlight.size > 0) throw new StepError('a step is under way, and kernels are timed alone');
     const step = this.#encodeStep(batch);
-    const { gpu, slots, advance, model } = this.#parts;
     const slotsBefore = this.#slots;
-    const recorder = new DispatchRecorder();
-    const { pass } = recorder;
-    if (step.repeat > 1) advance.encode(pass, step.rows);
+    const { pass, dispatches } = new DispatchRecorder();
+    if (step.repeat > 1) this.#parts.advance.encode(pass, step.rows);
     this.#forward(pass, step, 0);
     this.#draws.encode(pass, step);
     if (step.masked > 0) this.#draws.encodeMasked(pass, step);
     this.#profiling = true;
     try {
-      const parts = { gpu, slots, tileRows: model.tileRows };
-      return await profileStep(parts, step, recorder.dispatches, () => this.#write(batch, step), options);
+      const parts = { ...this.#parts, tileRows: this.#parts.model.tileRows };
+      return await profileStep(parts, step, dispatches, () => this.#write(batch, step), options);
     } finally {
       this.#slots = slotsBefore;
       this.#profiling = false;

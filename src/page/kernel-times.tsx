@@ -26,7 +26,9 @@ function Times({ stages, problem }: Profile) {
       {problem && <p class="problem">Less than was asked for: {problem}.</p>}
       {stages.length === 0 && <p>No step was timed.</p>}
       {stages.map((stage) => (
-        <StageTimes key={stage.stage} {...stage} />
+        <div class="wide" key={stage.stage}>
+          <StageTimes {...stage} />
+        </div>
       ))}
     </>
   );
