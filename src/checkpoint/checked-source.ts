@@ -12,8 +12,8 @@ const LEAST_PIECES = 4;
 
 /**
  * A file of a manifest over ranges that are not trusted: each piece is checked before a byte of it is given. So a
- * loader may read tensors in its own order, and a broken byte is found where it is. Holds the kept pieces, one that is
- * on its way, and the bytes asked for. `onPiece` is told the bytes of each piece when it first comes. Reads reject with
+ * loader may read tensors in its own order, and a broken byte is found where it is. Where reads go on where the last
+ * ones ended, the next pieces are fetched meanwhile. Holds the kept pieces, two that are on their way, and the bytes asked for. `onPiece` is told the bytes of each piece when it first comes. Reads reject with
  * CheckpointError naming `url` and bytes, or with what `fetchRange` throws.
  */
 export class CheckedSource implements ByteSource {
@@ -27,6 +27,11 @@ export class CheckedSource implements ByteSource {
   /** The least recently used first. */
   readonly #kept = new Map<number, Uint8Array>();
   readonly #seen = new Set<number>();
+  /** Where fetching ended last. */
+  #end = 0;
+  /** Pieces that come though nobody has asked for them yet. */
+  #ahead: { readonly from: number; readonly to: number; readonly done: Promise<void> } | undefined;
+  #isComing = false;
 
   constructor(
     file: ManifestFile,
@@ -66,12 +71,43 @@ export class CheckedSource implements ByteSource {
         take(kept);
         continue;
       }
+      if (await this.#cameAhead(next)) continue;
       let to = next + 1;
       while (to < end && !this.#kept.has(to)) to++;
       to = Math.min(Math.max(to, next + LEAST_PIECES), this.#hashes.length);
+      const goesOn = next === this.#end;
+      this.#end = to;
       for await (const piece of this.#fetch(next, to)) take(piece);
+      if (goesOn) this.#lookAhead(to);
     }
     return bytes;
+  }
+
+  /** Waits for a piece that is on its way. False where it isn't, or didn't come: whoever fetches it hears why. */
+  async #cameAhead(index: number): Promise<boolean> {
+    const ahead = this.#ahead;
+    if (!ahead || index < ahead.from || index >= ahead.to) return false;
+    this.#ahead = undefined;
+    await ahead.done.catch(() => {});
+    if (!this.#kept.has(index)) return false;
+    this.#lookAhead(ahead.to);
+    return true;
+  }
+
+  #lookAhead(from: number): void {
+    const to = Math.min(from + LEAST_PIECES, this.#hashes.length);
+    if (this.#isComing || from >= to) return;
+    this.#end = to;
+    const come = async () => {
+      try {
+        for await (const _ of this.#fetch(from, to));
+      } finally {
+        this.#isComing = false;
+      }
+    };
+    this.#isComing = true;
+    this.#ahead = { from, to, done: come() };
+    this.#ahead.done.catch(() => {});
   }
 
   /** Pieces `first` to `end`, checked. */
