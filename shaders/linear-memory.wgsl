@@ -7,15 +7,6 @@ alias Sum = f32;
 #end
 #if EXACT
 alias Products = Sum;
-
-fn chains(sum: vec4<f32>) -> Sum {
-  #if CHAINS_OF_4
-  return sum;
-  #end
-  #if ONE_CHAIN
-  return (sum.x + sum.y) + (sum.z + sum.w);
-  #end
-}
 #end
 
 #if SPLIT

@@ -86,6 +86,14 @@
         #if EXACT
         #for c COLUMNS
         t$c += (x$c_0 + x$c_1) + (x$c_2 + x$c_3);
+        #if BLOCKS_OF_16
+        #if CHAINS_OF_4
+        let u$c = t$c;
+        #end
+        #if ONE_CHAIN
+        let u$c = (t$c.x + t$c.y) + (t$c.z + t$c.w);
+        #end
+        #end
         #end
         #end
         #for r ROWS
@@ -132,7 +140,7 @@
           let scale = scaleUnpack(scales[(at * 2u + half) * TILE + lane + $ru * TILE_THREADS]);
           #for c COLUMNS
           #if EXACT
-          s$r_$c = fma(a$r_$c, Sum(scale.x * QUANT_FACTOR), fma(chains(t$c), Sum(scale.y), s$r_$c));
+          s$r_$c = fma(a$r_$c, Sum(scale.x * QUANT_FACTOR), fma(u$c, Sum(scale.y), s$r_$c));
           #end
           #if HALF
           s$r_$c = halfSum(a$r_$c, scale, t$c.x, t$c[1u + half], s$r_$c);
@@ -144,12 +152,22 @@
       }
       #end
       #if BLOCKS_OF_32
+      #if EXACT
+      #for c COLUMNS
+        #if CHAINS_OF_4
+        let u$c = t$c;
+        #end
+        #if ONE_CHAIN
+        let u$c = (t$c.x + t$c.y) + (t$c.z + t$c.w);
+        #end
+      #end
+      #end
       #for r ROWS
       {
         let scale = scaleUnpack(scales[at * TILE + lane + $ru * TILE_THREADS]);
         #for c COLUMNS
         #if EXACT
-        s$r_$c = fma(a$r_$c, Sum(scale.x * QUANT_FACTOR), fma(chains(t$c), Sum(scale.y), s$r_$c));
+        s$r_$c = fma(a$r_$c, Sum(scale.x * QUANT_FACTOR), fma(u$c, Sum(scale.y), s$r_$c));
         #end
         #if HALF
         s$r_$c = halfSum(a$r_$c, scale, t$c.x, t$c.w, s$r_$c);
