@@ -1,8 +1,6 @@
 // A row's strands and chunks where chunk-stats.wgsl has been through its logits. Part of row-stats.wgsl.
 @group(0) @binding(8) var<storage, read> chunks: array<u32>;
 
-const SMALL = 0u;
-
 // Bits of the best logit of a chunk, and its weight.
 fn chunkBest(chunk: u32) -> u32 {
   return chunks[chunksAt + chunk];

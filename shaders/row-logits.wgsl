@@ -1,6 +1,5 @@
 // A row's strands, each its own chunk, of the logits themselves: a small vocabulary's, of one region. Part of
 // row-stats.wgsl.
-const SMALL = 1u;
 
 // Bits of the best logit of a chunk, and its weight.
 fn chunkBest(chunk: u32) -> u32 {

@@ -19,6 +19,8 @@ struct Params {
   chunks: u32,
   firstRow: u32,
   tileRows: u32,
+  // 1: large searches go by buckets.
+  buckets: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -156,7 +158,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       floor = max(floor, least.x);
     }
     // Only where top k is past every head is a search to be expected.
-    var whole = SMALL != 0u || topK <= HEAD_MOST || topK == params.vocabulary;
+    var whole = params.buckets == 0u || topK <= HEAD_MOST || topK == params.vocabulary;
     var some = searched;
     var limit = topK;
     var massLimit = draw.massLimit;
@@ -177,7 +179,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       picks[number * PICK_STATE / 4u] = vec4<u32>(0u, NONE, 0u, bitcast<u32>(total));
       picks[number * PICK_STATE / 4u + 1u] = vec4<u32>(NONE, ofHead, 0u, 0u);
       some = top > 0u && top < params.vocabulary && !nothing && !told;
-      whole = SMALL != 0u || top <= head;
+      whole = params.buckets == 0u || top <= head;
       ofHead = u32(told);
       limit = top;
       massLimit = ALL;

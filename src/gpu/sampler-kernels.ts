@@ -42,7 +42,6 @@ export interface LargeKernels {
   /** Whether a draw over the whole row stays. */
   readonly above: Kernel;
   readonly accept: Kernel;
-  readonly buckets: BucketKernels;
 }
 
 export interface SamplerKernels {
@@ -61,13 +60,58 @@ export interface SamplerVariant {
   readonly threads: number;
 }
 
-/** Compiles the sampler's kernels for a vocabulary: a multiple of four is read four logits at a time. */
+/** Compiles what a vocabulary can't do without: a multiple of four is read four logits at a time. */
 export async function compileSampler(
   gpu: Gpu,
   { vocabulary, small, threads }: SamplerVariant,
 ): Promise<SamplerKernels> {
-  const words = vocabulary % 4 === 0 ? wordsCode : anyWordsCode;
-  const compile = (name: string, code: readonly string[], reads: number, writes: number, after = 0) => {
+  const words = wordsOf(vocabulary);
+  const compile = compileWith(gpu, threads);
+  const row = [keyCode, stateCode, words, ...DRAW, headCode, tailCode, rowsCode];
+  const compileRows = () =>
+    small
+      ? compile('row-stats of logits', [...row, ofLogitsCode, withinCode], 2, 5)
+      : compile('row-stats', [...row, ofChunksCode], 2, 5, 1);
+  const compileLarge = async (): Promise<LargeKernels> => {
+    const [chunks, above, accept] = await Promise.all([
+      compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
+      compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
+      compile('accept-draw', [keyCode, stateCode, words, tellIdCode, acceptCode], 4, 4),
+    ]);
+    return { chunks, above, accept };
+  };
+  const [rows, whole, top, tell, large] = await Promise.all([
+    compileRows(),
+    compile('select-whole', [...SEARCH, wholeCode], 4, 4),
+    compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
+    compile('tell-logprobs', [stateCode, tellCode], 4, 1),
+    small ? undefined : compileLarge(),
+  ]);
+  return { rows, whole, top, tell, large };
+}
+
+/** Compiles the search of many tokens; until it is there select-whole stands in for it. */
+export async function compileBuckets(gpu: Gpu, { vocabulary, threads }: SamplerVariant): Promise<BucketKernels> {
+  const words = wordsOf(vocabulary);
+  const compile = compileWith(gpu, threads);
+  const [masses, scan, collect, select] = await Promise.all([
+    compile('bucket-masses', [stateCode, words, bucketJobCode, massesCode], 5, 1),
+    compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 1, 4),
+    compile('bucket-collect', [stateCode, words, bucketJobCode, collectCode], 6, 1),
+    compile('select-token', [...SEARCH, bucketAtCode, selectCode], 4, 4),
+  ]);
+  return { masses, scan, collect, select };
+}
+
+const DRAW = [threefryCode, drawCode, tellIdCode];
+const SEARCH = [keyCode, stateCode, ...DRAW, searchCode];
+
+function wordsOf(vocabulary: number): string {
+  return vocabulary % 4 === 0 ? wordsCode : anyWordsCode;
+}
+
+function compileWith(gpu: Gpu, threads: number) {
+  return (name: string, code: readonly string[], reads: number, writes: number, after = 0) => {
     const kinds = [
       'uniform',
       ...Array(reads).fill('read'),
@@ -77,31 +121,4 @@ export async function compileSampler(
     const bindings = kinds as KernelSource['bindings'];
     return Kernel.compile(gpu, { name, code: [stepCode, ...code], bindings, constants: { THREADS: threads } });
   };
-  const draw = [threefryCode, drawCode, tellIdCode];
-  const row = [keyCode, stateCode, words, ...draw, headCode, tailCode, rowsCode];
-  const compileRows = () =>
-    small
-      ? compile('row-stats of logits', [...row, ofLogitsCode, withinCode], 2, 5)
-      : compile('row-stats', [...row, ofChunksCode], 2, 5, 1);
-  const search = [keyCode, stateCode, ...draw, searchCode];
-  const compileLarge = async (): Promise<LargeKernels> => {
-    const [chunks, above, accept, masses, scan, collect, select] = await Promise.all([
-      compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
-      compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
-      compile('accept-draw', [keyCode, stateCode, words, tellIdCode, acceptCode], 4, 4),
-      compile('bucket-masses', [stateCode, words, bucketJobCode, massesCode], 5, 1),
-      compile('bucket-scan', [stateCode, threefryCode, drawCode, bucketAtCode, scanCode], 1, 4),
-      compile('bucket-collect', [stateCode, words, bucketJobCode, collectCode], 6, 1),
-      compile('select-token', [...search, bucketAtCode, selectCode], 4, 4),
-    ]);
-    return { chunks, above, accept, buckets: { masses, scan, collect, select } };
-  };
-  const [rows, whole, top, tell, large] = await Promise.all([
-    compileRows(),
-    compile('select-whole', [...search, wholeCode], 4, 4),
-    compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
-    compile('tell-logprobs', [stateCode, tellCode], 4, 1),
-    small ? undefined : compileLarge(),
-  ]);
-  return { rows, whole, top, tell, large };
 }

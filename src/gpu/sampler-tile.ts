@@ -2,7 +2,10 @@ import type { SamplerBuffers, SamplerShape, SamplerState } from './sampler.ts';
 import type { BucketKernels, LargeKernels, SamplerKernels } from './sampler-kernels.ts';
 import { CHUNK_STATE, REGION_IDS, ROW_STATE, ROW_STRANDS, STRANDS } from './sampler-layout.ts';
 
-interface BucketGroups {
+/** Bind groups of a tile's search by buckets. */
+export interface BucketGroups {
+  /** Of row-stats, where large searches go by buckets. */
+  readonly rows: GPUBindGroup;
   readonly masses: GPUBindGroup;
   readonly scan: GPUBindGroup;
   /** One a round. */
@@ -21,7 +24,6 @@ interface LargeGroups {
   readonly chunks: GPUBindGroup;
   /** Some regions, then the others where there are more. */
   readonly stays: readonly StayGroups[];
-  readonly buckets: BucketGroups;
 }
 
 /** Bind groups of a tile. */
@@ -42,42 +44,66 @@ export interface Scratch {
   readonly partials: GPUBuffer;
 }
 
-/** Binds the kernels to a tile whose first row is the step's logits row `first`. */
-export async function bindTile(
-  kernels: SamplerKernels,
-  shape: SamplerShape,
-  { step, logits, lastIds, slotIds }: SamplerBuffers,
-  { results, top, idLogprobs, jobs, picks }: SamplerState,
-  scratch: Scratch,
-  first: number,
-): Promise<TileGroups> {
+/** What a tile's kernels are bound to; its first row is the step's logits row `first`. */
+export interface TileBuffers {
+  readonly shape: SamplerShape;
+  readonly buffers: SamplerBuffers;
+  readonly state: SamplerState;
+  readonly scratch: Scratch;
+  readonly first: number;
+}
+
+export async function bindBuckets(
+  { rows }: SamplerKernels,
+  { masses, scan, collect, select }: BucketKernels,
+  tile: TileBuffers,
+): Promise<BucketGroups> {
+  const { shape, first, scratch } = tile;
+  const { step, logits, lastIds } = tile.buffers;
+  const { results, jobs, picks } = tile.state;
   const { vocabulary, tileRows } = shape;
   const regions = regionsOf(shape);
   const chunks = regions * STRANDS;
-  const bindBuckets = async ({ masses, scan, collect, select }: BucketKernels): Promise<BucketGroups> => {
-    const collectOf = (round: number) =>
-      collect.bind(
-        [vocabulary, chunks, regions, first, tileRows, round],
-        [step, logits, scratch.rows, jobs, scratch.chunks, picks, scratch.lists],
-      );
-    const selectOf = (round: number) =>
-      select.bind(
-        [vocabulary, first, tileRows, round],
-        [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],
-      );
-    const [massesGroup, scanGroup, collect0, collect1, select0, select1] = await Promise.all([
-      masses.bind(
-        [vocabulary, chunks, regions, first, tileRows],
-        [step, logits, scratch.rows, jobs, scratch.chunks, scratch.partials],
-      ),
-      scan.bind([vocabulary, regions, first, tileRows], [step, scratch.partials, jobs, picks, scratch.lists]),
-      collectOf(0),
-      collectOf(1),
-      selectOf(0),
-      selectOf(1),
-    ]);
-    return { masses: massesGroup, scan: scanGroup, collect: [collect0, collect1], select: [select0, select1] };
-  };
+  const collectOf = (round: number) =>
+    collect.bind(
+      [vocabulary, chunks, regions, first, tileRows, round],
+      [step, logits, scratch.rows, jobs, scratch.chunks, picks, scratch.lists],
+    );
+  const selectOf = (round: number) =>
+    select.bind(
+      [vocabulary, first, tileRows, round],
+      [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],
+    );
+  const [rowGroup, massesGroup, scanGroup, collect0, collect1, select0, select1] = await Promise.all([
+    rows.bind([vocabulary, chunks, first, tileRows, 1], rowBuffers(tile, true)),
+    masses.bind(
+      [vocabulary, chunks, regions, first, tileRows],
+      [step, logits, scratch.rows, jobs, scratch.chunks, scratch.partials],
+    ),
+    scan.bind([vocabulary, regions, first, tileRows], [step, scratch.partials, jobs, picks, scratch.lists]),
+    collectOf(0),
+    collectOf(1),
+    selectOf(0),
+    selectOf(1),
+  ]);
+  const [collectGroups, selectGroups] = [[collect0, collect1] as const, [select0, select1] as const];
+  return { rows: rowGroup, masses: massesGroup, scan: scanGroup, collect: collectGroups, select: selectGroups };
+}
+
+function rowBuffers({ buffers, state, scratch }: TileBuffers, large: boolean): GPUBuffer[] {
+  const { step, logits, lastIds } = buffers;
+  const some = [step, logits, scratch.rows, state.jobs, state.picks, state.results, lastIds];
+  return large ? [...some, scratch.chunks] : some;
+}
+
+/** Binds all other kernels to a tile. */
+export async function bindTile(kernels: SamplerKernels, tile: TileBuffers): Promise<TileGroups> {
+  const { shape, first, scratch } = tile;
+  const { step, logits, lastIds, slotIds } = tile.buffers;
+  const { results, top, idLogprobs, jobs, picks } = tile.state;
+  const { vocabulary, tileRows } = shape;
+  const regions = regionsOf(shape);
+  const chunks = regions * STRANDS;
   const bindStay = async (
     { above, accept }: LargeKernels,
     [begin, end]: readonly [number, number],
@@ -95,19 +121,14 @@ export async function bindTile(
     return { regions: end - begin, above: aboveGroup, accept: acceptGroup };
   };
   const bindLarge = async (large: LargeKernels): Promise<LargeGroups> => {
-    const [chunkGroup, stays, buckets] = await Promise.all([
+    const [chunkGroup, stays] = await Promise.all([
       large.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
       Promise.all(stagesOf(regions).map((stage) => bindStay(large, stage))),
-      bindBuckets(large.buckets),
     ]);
-    return { chunks: chunkGroup, stays, buckets };
+    return { chunks: chunkGroup, stays };
   };
-  const ofChunks = kernels.large ? [scratch.chunks] : [];
   const [rows, whole, topGroup, tell, large] = await Promise.all([
-    kernels.rows.bind(
-      [vocabulary, chunks, first, tileRows],
-      [step, logits, scratch.rows, jobs, picks, results, lastIds, ...ofChunks],
-    ),
+    kernels.rows.bind([vocabulary, chunks, first, tileRows, 0], rowBuffers(tile, kernels.large !== undefined)),
     kernels.whole.bind(
       [vocabulary, first, tileRows],
       [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],

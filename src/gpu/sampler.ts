@@ -1,6 +1,12 @@
 import type { Gpu } from './gpu.ts';
 import { rowThreads } from './row-threads.ts';
-import { compileSampler, type LargeKernels, type SamplerKernels } from './sampler-kernels.ts';
+import {
+  type BucketKernels,
+  compileBuckets,
+  compileSampler,
+  type LargeKernels,
+  type SamplerKernels,
+} from './sampler-kernels.ts';
 import {
   BUCKETS,
   CHUNK_STATE,
@@ -14,7 +20,7 @@ import {
   SMALL_VOCABULARY,
   STRANDS,
 } from './sampler-layout.ts';
-import { bindTile, regionsOf, type TileGroups } from './sampler-tile.ts';
+import { type BucketGroups, bindBuckets, bindTile, regionsOf, type TileGroups } from './sampler-tile.ts';
 
 /** u32 words of a row's result: id, non-finite, bits of the logprob, 0. */
 export const RESULT_WORDS = 4;
@@ -85,6 +91,8 @@ export class Sampler {
   readonly #kernels: SamplerKernels;
   readonly #tiles: readonly TileGroups[];
   readonly #shape: SamplerShape;
+  /** The search of many tokens of a large vocabulary; it may come late. */
+  #buckets: { readonly kernels: BucketKernels; readonly tiles: readonly BucketGroups[] } | undefined;
 
   private constructor(state: SamplerState, kernels: SamplerKernels, tiles: readonly TileGroups[], shape: SamplerShape) {
     this.results = state.results;
@@ -124,14 +132,23 @@ export class Sampler {
     ]);
     const state = { results, top, idLogprobs, jobs, picks };
     const scratch = { chunks: chunkStats, rows: rowStats, above, lists, partials };
-    const kernels = await compileSampler(gpu, { vocabulary, small, threads: shape.threads ?? rowThreads(gpu) });
-    const tileCount = Math.ceil(shape.maxLogitsRows / tileRows);
-    const tiles = await Promise.all(
-      Array.from({ length: tileCount }, (_, tile) =>
-        bindTile(kernels, shape, buffers, state, scratch, tile * tileRows),
-      ),
-    );
-    return new Sampler(state, kernels, tiles, shape);
+    const variant = { vocabulary, small, threads: shape.threads ?? rowThreads(gpu) };
+    const kernels = await compileSampler(gpu, variant);
+    const tiles = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => ({
+      ...{ shape, buffers, state, scratch },
+      first: tile * tileRows,
+    }));
+    const groups = await Promise.all(tiles.map((tile) => bindTile(kernels, tile)));
+    const sampler = new Sampler(state, kernels, groups, shape);
+    if (small) return sampler;
+    await gpu.late(async () => {
+      const some = await compileBuckets(gpu, variant);
+      sampler.#buckets = {
+        kernels: some,
+        tiles: await Promise.all(tiles.map((tile) => bindBuckets(kernels, some, tile))),
+      };
+    });
+    return sampler;
   }
 
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
@@ -140,33 +157,40 @@ export class Sampler {
     const { rows: rowStats, whole, top, tell, large } = this.#kernels;
     const count = rows.length;
     if (large && groups.large) large.chunks.dispatch(pass, groups.large.chunks, count * regionsOf(this.#shape));
-    rowStats.dispatch(pass, groups.rows, count);
+    const buckets = this.#buckets && { ...this.#buckets, groups: this.#buckets.tiles[tile]! };
+    rowStats.dispatch(pass, buckets?.groups.rows ?? groups.rows, count);
     const ranked = rows.some((row) => row.top > 0);
     // Jobs of top logprobs come after those of all rows of a tile.
     const jobs = ranked ? this.#shape.tileRows + count : count;
-    if (large && groups.large) this.#settleLarge(pass, large, groups.large, rows, jobs);
+    if (large && groups.large) this.#weigh(pass, large, groups.large, rows);
+    if (buckets) this.#searchBuckets(pass, buckets.kernels, buckets.groups, rows, jobs);
     if (rows.some((row) => this.#mayNeedWhole(row))) whole.dispatch(pass, groups.whole, jobs);
     if (ranked) top.dispatch(pass, groups.top, count);
     if (rows.some(({ idLogprobs }) => idLogprobs)) tell.dispatch(pass, groups.tell, count);
   }
 
-  #settleLarge(
+  #weigh(
     pass: GPUComputePassEncoder,
-    { above, accept, buckets }: LargeKernels,
-    groups: NonNullable<TileGroups['large']>,
+    { above, accept }: LargeKernels,
+    { stays }: NonNullable<TileGroups['large']>,
+    rows: readonly TileRow[],
+  ): void {
+    if (!rows.some((row) => this.#mayWait(row))) return;
+    for (const stay of stays) {
+      above.dispatch(pass, stay.above, rows.length * stay.regions);
+      accept.dispatch(pass, stay.accept, rows.length);
+    }
+  }
+
+  #searchBuckets(
+    pass: GPUComputePassEncoder,
+    { masses, scan, collect, select }: BucketKernels,
+    some: BucketGroups,
     rows: readonly TileRow[],
     jobs: number,
   ): void {
-    if (rows.some((row) => this.#mayWait(row))) {
-      for (const stay of groups.stays) {
-        above.dispatch(pass, stay.above, rows.length * stay.regions);
-        accept.dispatch(pass, stay.accept, rows.length);
-      }
-    }
     const drawn = rows.some((row) => this.#isBucketed(row));
     if (!drawn && !rows.some((row) => this.#isRankedByBuckets(row))) return;
-    const { masses, scan, collect, select } = buckets;
-    const some = groups.buckets;
     const regions = regionsOf(this.#shape);
     masses.dispatch(pass, some.masses, jobs * regions);
     scan.dispatch(pass, some.scan, jobs);
@@ -186,13 +210,12 @@ export class Sampler {
 
   /** Its top k is past every head: it is searched for, by buckets. */
   #isBucketed({ sampled, topK }: TileRow): boolean {
-    const { large } = this.#kernels;
-    return sampled && large !== undefined && topK > HEAD_MOST && topK < this.#shape.vocabulary;
+    return sampled && this.#buckets !== undefined && topK > HEAD_MOST && topK < this.#shape.vocabulary;
   }
 
   /** Its top logprobs are more than its head tells. */
   #isRankedByBuckets({ sampled, topK, top }: TileRow): boolean {
-    if (this.#kernels.large === undefined) return false;
+    if (this.#buckets === undefined) return false;
     if (!sampled) return top > HEAD_MOST;
     return top > (topK > 0 && topK <= HEAD_MOST && topK < this.#shape.vocabulary ? topK : HEAD);
   }
