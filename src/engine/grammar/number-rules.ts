@@ -91,7 +91,7 @@ function neighbour(magnitude: number, step: bigint): number {
 }
 
 /** Exactly the shortest decimal that reads as the number. */
-function decimalOf(value: number): Decimal {
+export function decimalOf(value: number): Decimal {
   const [, whole, fraction = '', exponent = '0'] = /^(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(value))!;
   const shift = Number(exponent);
   const digits = `${whole}${fraction}`;

@@ -50,6 +50,9 @@ const { schema } = fc.letrec((tie) => {
         some({ minimum: bound, maximum: bound, exclusiveMinimum: bound, exclusiveMaximum: bound }).chain((bounds) =>
           fc.constantFrom('integer', 'number').map((type) => ({ type, ...bounds })),
         ),
+        fc
+          .record({ minimum: bound, maximum: bound, multipleOf: fc.constantFrom(1, 2, 7, 0.5, 0.1, 1e-3) })
+          .chain((bounds) => fc.constantFrom('integer', 'number').map((type) => ({ type, ...bounds }))),
         some({ minLength: small, maxLength: fc.integer({ min: 3, max: 40 }) }).map((of) => ({ type: 'string', ...of })),
         fc
           .constantFrom('^a+$', '[^"]', '.', '\\S{2}', '[é-ü]?"', '(x|\\\\)*', '\\d{2,20}')

@@ -2,6 +2,7 @@ import { ConstraintError } from './constraint-error.ts';
 import { choice, type EbnfRules } from './ebnf-rules.ts';
 import { JsonRules, jsonLiteral, jsonSpellings } from './json-rules.ts';
 import { mergeSchemas, same } from './merge-schemas.ts';
+import { multiplesExpression } from './multiples.ts';
 import { decimalExpression, integerExpression, type NumberBounds } from './number-rules.ts';
 import { objectExpression } from './object-rules.ts';
 import { mayOverlap } from './overlap.ts';
@@ -163,11 +164,10 @@ export class SchemaRules {
       case 'string':
         return this.#string(node);
       case 'integer':
-        return this.#rules.rule(integerExpression(boundsOf(node, true)));
+        return this.#rules.rule(numbers(node, true));
       case 'number': {
-        const bounds = boundsOf(node, false);
-        const isBounded = Object.values(bounds).some((bound) => bound !== undefined);
-        return isBounded ? this.#rules.rule(decimalExpression(bounds)) : this.json.number;
+        const isBounded = [...Object.values(boundsOf(node)), node.multipleOf].some((bound) => bound !== undefined);
+        return isBounded ? this.#rules.rule(numbers(node, false)) : this.json.number;
       }
       case 'boolean':
         return '("true" | "false")';
@@ -229,9 +229,14 @@ export class SchemaRules {
   }
 }
 
-function boundsOf(node: SchemaNode, areWhole: boolean): NumberBounds {
+function numbers(node: SchemaNode, areWhole: boolean): string {
+  const bounds = boundsOf(node);
   const multiple = numberOf(node, 'multipleOf');
-  if (multiple !== undefined && !(areWhole && multiple === 1)) throw new ConstraintError('"multipleOf" is not served');
+  if (multiple !== undefined && multiple !== 1) return multiplesExpression(bounds, multiple, areWhole);
+  return areWhole || multiple === 1 ? integerExpression(bounds) : decimalExpression(bounds);
+}
+
+function boundsOf(node: SchemaNode): NumberBounds {
   return {
     minimum: numberOf(node, 'minimum'),
     exclusiveMinimum: numberOf(node, 'exclusiveMinimum'),

@@ -1,5 +1,6 @@
 import type * as Library from '@mlc-ai/web-xgrammar';
 import type { Constraint } from '../request.ts';
+import { withoutMerging } from './exact-automata.ts';
 import type { Vocabulary } from './grammar-messages.ts';
 import { grammarSource } from './grammar-source.ts';
 
@@ -114,7 +115,7 @@ class LibraryGuard {
     // The library's build names neither its memory nor its errors: both pass here.
     const instantiate = WebAssembly.instantiate.bind(WebAssembly);
     WebAssembly.instantiate = async (bytes, imports) => {
-      const source = await instantiate(bytes, imports);
+      const source = await instantiate(withoutMerging(bytesOf(bytes)), imports);
       const memory = Object.values(source.instance.exports).find((value) => value instanceof WebAssembly.Memory);
       this.#memory = memory as Memory;
       return source;
@@ -198,4 +199,10 @@ class LibraryGuard {
 function withoutDump(reason: string): string {
   const [first = ''] = reason.split(/\n|[.,]? The JSON string is:| in \{|: \{|, but got /);
   return first.length > 200 ? `${first.slice(0, 200)}…` : first;
+}
+
+function bytesOf(code: unknown): Uint8Array {
+  if (code instanceof ArrayBuffer) return new Uint8Array(code);
+  if (ArrayBuffer.isView(code)) return new Uint8Array(code.buffer, code.byteOffset, code.byteLength);
+  throw new Error('the grammar library brings its code in a form that is not known');
 }
