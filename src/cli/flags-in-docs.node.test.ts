@@ -8,7 +8,7 @@ const DOCS = ['README.md', 'docs/security.md', 'docs/operations.md', 'docs/relay
 /** Of other programs than shoal. */
 const OTHERS = new Set([
   ...['--model-path', '--worker-urls', '--prometheus-host', '--prometheus-port', '--log-level', '--policy'],
-  ...['--system', '--long', '--runtime', '--minutes'],
+  ...['--system', '--long', '--runtime', '--minutes', '--project'],
 ]);
 
 const known = new Set<string>();
