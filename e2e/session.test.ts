@@ -1,4 +1,5 @@
 // A node's session with the real relay over real connections that break: every token once and in order.
+import { setTimeout } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
@@ -53,6 +54,8 @@ afterAll(() => relay.close());
 
 /** Where a connection breaks, or brings what nobody knows; each is asked once a call. */
 interface Faults {
+  /** How long the first command of a stream takes, in milliseconds. */
+  readonly welcomeMs?: number;
   /** A command of a later version, after the first. */
   readonly unknown?: { readonly required: boolean };
   /** A Report that never arrives, or whose answer doesn't. */
@@ -76,6 +79,7 @@ function faultyClient(webPort: number, faults: Faults): Client<typeof NodeRelay>
       const signal = AbortSignal.any([cut.signal, ...(options?.signal ? [options.signal] : [])]);
       try {
         for await (const command of client.attach(request, { ...options, signal })) {
+          if (seen === 0) await setTimeout(faults.welcomeMs ?? 0, undefined, { signal });
           yield command;
           if (faults.unknown && seen === 0) yield create(NodeCommandSchema, { required: faults.unknown.required });
           if (++seen > (left ?? Number.POSITIVE_INFINITY)) throw lost();
@@ -233,6 +237,20 @@ describe('a session over connections that break', () => {
     await until('a failed attempt', 5_000, async () => node.states.includes('reconnecting'));
     await within('the node to leave', 1_000, close(node));
     expect(await node.ended).toEqual({ why: 'left' });
+  });
+
+  test('leaves no session behind, where its Attach is under way', async () => {
+    const loads = async () => (await scheduler.getLoads({})).loads.length;
+    const node = await openNode(relay.webPort, relay.model.digest, { ...NO_FAULTS, welcomeMs: 200 });
+    await until('the relay to have it', 5_000, async () => (await loads()) === 1);
+    expect(node.key()).toBeUndefined();
+    node.session.leave();
+    expect(await within('the end', 1_000, node.ended)).toEqual({ why: 'left' });
+    expect(node.states).not.toContain('serving');
+    // The next gets its rank: with its lease of 3 s it would still have it.
+    const next = await openNode(relay.webPort, relay.model.digest);
+    await until('the next', 1_000, async () => (await scheduler.getLoads({})).loads[0]?.dpRank === 0);
+    await close(next);
   });
 
   test('held by its user it finishes what it has, gets nothing new, and goes on when let', async () => {

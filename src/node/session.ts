@@ -13,6 +13,7 @@ import { isOtherBuild } from '../contract/other-build.ts';
 import { backoffMs } from './backoff.ts';
 import { ReportQueue } from './report-queue.ts';
 import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
+import { FENCED, REFUSALS } from './session-statuses.ts';
 import { weightOf } from './weight.ts';
 import { admissionPolicy, cacheEvent, engineRequest, profileEvent } from './wire.ts';
 
@@ -26,20 +27,11 @@ interface Attached extends SessionKey {
 /** Before `welcome` has said how long the lease is. */
 const ATTACH_TIMEOUT_MS = 10_000;
 const DETACH_TIMEOUT_MS = 2_000;
+/** For the welcome of an Attach under way, once it is to be left. */
+const LEAVE_TIMEOUT_MS = 500;
 const REPORT_RETRY_MS = 200;
 /** Blocks of the prefix cache that one report tells of: some 10 KB. */
 const MOST_NEWS_BLOCKS = 128;
-
-/** Statuses of Attach after which trying again is of no use. */
-const REFUSALS: ReadonlySet<Code> = new Set([
-  Code.FailedPrecondition,
-  Code.InvalidArgument,
-  Code.PermissionDenied,
-  Code.Unauthenticated,
-  Code.Unimplemented,
-]);
-/** Statuses that say: the session that was named is no more. */
-const FENCED: ReadonlySet<Code> = new Set([Code.Aborted, Code.NotFound]);
 
 /**
  * A node's session with its relay: attach, take commands in order, report events until they are acknowledged, attach
@@ -57,6 +49,8 @@ export class Session {
   /** Of the profile asked for last. */
   #profileId = 0n;
   #stream = new AbortController();
+  /** An Attach is under way, and its welcome not here. */
+  #attaching = false;
   /** Cuts a pause short. */
   #wake = () => {};
 
@@ -91,7 +85,10 @@ export class Session {
   /** Says Detach and ends `run`: the relay moves or ends what runs here. */
   leave(): void {
     this.#options.onState('leaving', '');
-    this.#stop({ why: 'left' });
+    this.#end ??= { why: 'left' };
+    // Only its welcome has what Detach names: without a word the relay would keep the session for a lease.
+    if (this.#attaching) setTimeout(() => this.#stream.abort(), LEAVE_TIMEOUT_MS);
+    else this.#stop(this.#end);
   }
 
   /** Forgets the session and attaches anew: the page has said Detach, or slept past its lease. */
@@ -108,6 +105,7 @@ export class Session {
     this.#stream = stream;
     let silence = setTimeout(() => stream.abort(), ATTACH_TIMEOUT_MS);
     let reporting: Promise<void> | undefined;
+    this.#attaching = true;
     try {
       for await (const command of client.attach(this.#attachRequest(), { signal: stream.signal })) {
         if (stream.signal.aborted) break;
@@ -116,6 +114,7 @@ export class Session {
         silence = setTimeout(() => stream.abort(), (this.#attached?.leaseMs ?? 2 * ATTACH_TIMEOUT_MS) / 2);
         if (command.command.case === 'welcome') {
           this.#welcome(command.command.value);
+          if (this.#end !== undefined) break;
           reporting = this.#reportWhile(stream);
         } else {
           this.#take(command);
@@ -125,6 +124,7 @@ export class Session {
       this.#attachFailed(ConnectError.from(error));
     } finally {
       clearTimeout(silence);
+      this.#attaching = false;
       stream.abort();
       await reporting;
     }
@@ -158,7 +158,8 @@ export class Session {
     this.#otherBuild = isOtherBuild(this.#options.identity.build, welcome.build);
     this.#options.target.setPolicy(admissionPolicy(welcome.schedulePolicy));
     this.#options.onKey(this.#attached, welcome.rank);
-    this.#options.onState('serving', '');
+    this.#attaching = false;
+    if (this.#end === undefined) this.#options.onState('serving', '');
     this.#endIfDone();
   }
 
