@@ -32,7 +32,8 @@ describe.runIf(LONG)('a model of what may win on a GPU', () => {
       /** Rows of a prompt and of two decoded tokens. */
       const run = async (linear: ChooseLinear): Promise<SampledRow[]> => {
         const runner = await loadLlama(device, checkpoint, config, {
-          ...{ kvBlocks: 4, maxRows: 32, maxSequences: 1, quantisation },
+          ...{ kvBlocks: 4, maxRows: 32, maxSequences: 1 },
+          ...(quantisation ? { quantisation } : {}),
           choices: { ...defaults, linear },
         });
         const rows = await generate(runner, prompt, 3, { logprob: true, topLogprobs: 4 });
