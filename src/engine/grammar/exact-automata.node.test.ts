@@ -4,6 +4,7 @@ import { afterAll, expect, it } from 'vitest';
 import { readTokenBytes } from '../../checkpoint/token-bytes.ts';
 import { Random } from '../../gpu/testing/random.ts';
 import { nodeGrammarWorkers } from '../../testing/grammar-worker.node.ts';
+import type { GrammarError } from '../grammars.ts';
 import type { Constraint } from '../request.ts';
 import { withoutMerging } from './exact-automata.ts';
 import { GrammarPool } from './grammar-pool.ts';
@@ -12,7 +13,10 @@ import { randomWalk } from './testing/random-walk.ts';
 
 const EOS = 2;
 const tokens = readTokenBytes(await readFile('models/stories260K/tokenizer.json', 'utf8'), 'tokenizer.json');
-const pool = new GrammarPool(grammarVocabulary(tokens, 512, [EOS]), await nodeGrammarWorkers());
+const pool = new GrammarPool(grammarVocabulary(tokens, 512, [EOS]), await nodeGrammarWorkers(), {
+  acceptMs: 1_000,
+  openMs: 1_000,
+});
 afterAll(() => pool.destroy());
 
 /** What random walks finish with. */
@@ -125,12 +129,16 @@ const { regex } = fc.letrec<{ regex: Known }>((tie) => ({
 it('what is finished by a random regex matches it', async () => {
   let count = 0;
   const property = fc.asyncProperty(regex, fc.nat(), async ({ text, ends }, seed) => {
-    const texts = await finished({ kind: 'regex', text }, 6, seed);
+    // Repetitions of repetitions may take too long to follow.
+    const texts = await finished({ kind: 'regex', text }, 6, seed).catch((error: GrammarError) => {
+      expect(error.message).toMatch(/it takes over/);
+      return [];
+    });
     count += texts.length;
     expect(texts.filter((each) => !ends(each, new Set([0])).has(each.length))).toEqual([]);
   });
-  const runs = process.env.SHOAL_LONG === '1' ? 3_000 : 80;
-  await fc.assert(property, { numRuns: runs });
+  const runs = process.env.SHOAL_LONG === '1' ? 1_000 : 80;
+  await fc.assert(property, { numRuns: runs, endOnFailure: true });
   expect(count).toBeGreaterThan(runs * 3);
 }, 900_000);
 
