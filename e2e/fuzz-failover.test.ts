@@ -134,12 +134,14 @@ test(`${COUNT} requests, with nodes that come and go: each stream is whole, and 
   const moved = await failovers();
   console.log(`fuzz, seed ${seed}: ${times} nodes went, ${moved} requests moved, ${compared} compared:`, met);
 
+  // The last nodes may have come at the very end: now they have something to cache.
+  await fuzz.run(40, PARALLEL, seed, () => {});
   await until('nothing runs', 30_000, async () => (await loads()).every((load) => load.numTotalReqs === 0));
   await until('the engines are idle', 10_000, async () => [...nodes, ...gone].every(({ engine }) => engine.idle));
-  await until('gateways know what is cached', 10_000, async () => {
-    const cached = new Set(nodes.flatMap(cachedBy));
-    return cached.size > 0 && picture.prefixes.join(';') === [...cached].sort().join(';');
-  });
+  const cached = () => [...new Set(nodes.flatMap(cachedBy))].sort();
+  expect(cached().length).toBeGreaterThan(0);
+  // A node that left before its relay knew it is gone with its lease.
+  await until('gateways know what is cached', 10_000, async () => picture.prefixes.join(';') === cached().join(';'));
   for (const { engine } of [...nodes, ...gone]) {
     checkBlocks(engine.scheduler);
     engine.flushCache();
