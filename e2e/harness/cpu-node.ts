@@ -6,6 +6,7 @@ import { Engine } from '../../src/engine/engine.ts';
 import type { Grammars } from '../../src/engine/grammars.ts';
 import { letterTokens } from '../../src/engine/testing/serve.ts';
 import { CpuRunner } from '../../src/model/cpu-runner.ts';
+import type { Runner } from '../../src/model/runner.ts';
 import type { TinyModel } from '../../src/model/testing/tiny-model.ts';
 import { Session } from '../../src/node/session.ts';
 import type { SessionEnd } from '../../src/node/session-options.ts';
@@ -26,10 +27,15 @@ export async function openCpuNode(
     readonly maxRunning: number;
     readonly kvBlocks: number;
     readonly grammars?: Grammars;
+    /** As the relay's model has them. */
+    readonly layers?: number;
+    /** What drives the model in the CPU runner's place: it, with something around it. */
+    readonly around?: (runner: Runner) => Runner;
   },
 ): Promise<CpuNode> {
-  const { nodeId, maxRunning, kvBlocks, grammars } = settings;
-  const runner = await CpuRunner.load(checkpoint, config, { kvBlocks, maxRows: 64, maxSequences: maxRunning });
+  const { nodeId, maxRunning, kvBlocks, grammars, layers = 1, around = (inner) => inner } = settings;
+  const cpu = await CpuRunner.load(checkpoint, config, { kvBlocks, maxRows: 64, maxSequences: maxRunning });
+  const runner = around(cpu);
   let session: Session | undefined;
   const engine = new Engine({
     runner,
@@ -53,7 +59,7 @@ export async function openCpuNode(
       contextLength: config.contextLength,
       poolTokens: kvBlocks * 16,
       maxRunning,
-      layers: { from: 0, to: 1 },
+      layers: { from: 0, to: layers },
     }),
     target: engine,
     load: () => nodeLoad(engine.load(), { hidden: false, paused: false }),
