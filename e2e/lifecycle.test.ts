@@ -104,7 +104,7 @@ describe('a page comes and goes', () => {
     const answer = collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 8 }));
     await until('the relay holds the request', 5_000, async () => {
       const text = await (await fetch(`${relay.webUrl}/metrics`)).text();
-      return /^sglang:num_queue_reqs 1$/m.test(text);
+      return /^sglang:num_queue_reqs\{.*\} 1$/m.test(text);
     });
     // What was held while it loaded goes on, to nobody.
     await page.context().unrouteAll({ behavior: 'ignoreErrors' });

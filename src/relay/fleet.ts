@@ -30,7 +30,7 @@ export interface FleetSettings extends Omit<LinkSettings, 'relayEpoch' | 'prefix
 export interface FleetEvents {
   onLost(jobs: readonly Job[], link: NodeLink): void;
   onChange(): void;
-  onTokens(count: number): void;
+  onTokens(count: number, ms: number | undefined): void;
 }
 
 /** Ends of sessions that are no loss: planned ones. */
@@ -170,8 +170,8 @@ export class Fleet implements LinkOwner {
     this.events.onLost([job], link);
   }
 
-  onTokens(count: number): void {
-    this.events.onTokens(count);
+  onTokens(count: number, ms: number | undefined): void {
+    this.events.onTokens(count, ms);
   }
 
   /** A page of another build finishes what it has and reloads: what is new would be lost with it. */

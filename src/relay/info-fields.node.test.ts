@@ -162,7 +162,7 @@ test('a request’s timestamp is its transit, where two clocks can say so; log_m
   await on.node();
   const figures = async () => {
     const text = await (await fetch(`${on.webUrl}/metrics`)).text();
-    const of = (name: string) => Number(new RegExp(`^${name} (.*)$`, 'm').exec(text)?.[1]);
+    const of = (name: string) => Number(new RegExp(`^${name}\\{.*\\} (.*)$`, 'm').exec(text)?.[1]);
     return {
       requests: of('sglang:num_requests_total'),
       transits: of('shoal:request_transit_seconds_count'),

@@ -42,6 +42,8 @@ export class Job {
   readonly promptLogprobs: PromptLogprobs | undefined;
   /** `performance.now()` at arrival. */
   readonly arrivedAt = performance.now();
+  /** `performance.now()` when the first node was given it. */
+  givenAt: number | undefined;
   firstTokenAt: number | undefined;
   /** The node it runs at; undefined while it waits. */
   host: JobHost | undefined;

@@ -13,6 +13,6 @@ export interface LinkOwner {
   couldMove(link: NodeLink, job: Job): boolean;
   /** The job has left a node that is to leave, for another. */
   onJobMoved(link: NodeLink, job: Job): void;
-  /** Tokens were taken in. */
-  onTokens(count: number): void;
+  /** Tokens of one sample were taken in, `ms` milliseconds after it could make them; undefined for its first at a node. */
+  onTokens(count: number, ms: number | undefined): void;
 }

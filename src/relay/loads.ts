@@ -64,7 +64,7 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
   const numWaitingReqs = samplesOf(waiting);
   // What waits inside the node isn't among these: each waiting prompt counts once.
   const uncached = waiting.reduce((total, job) => total + uncachedAt(link, job), 0);
-  const tokenUsage = (load?.usedTokens ?? 0) / facts.poolTokens;
+  const tokenUsage = tokenUsageOf(link);
   const value = create(SchedulerLoadSchema, {
     dpRank: link.rank,
     numRunningReqs,
@@ -75,7 +75,7 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
     tokenUsage,
     genThroughput: load?.genThroughput ?? 0,
     cacheHitRate: load?.cacheHitRate ?? 0,
-    utilization: Math.max(numRunningReqs / facts.maxRunning, tokenUsage / 0.9),
+    utilization: utilizationOf(link),
     maxRunningRequests: facts.maxRunning,
     numWaitingUncachedTokens: Math.min(MAX_INT32, uncached + (load?.waitingUncachedTokens ?? 0)),
   });
@@ -112,6 +112,15 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
     };
   }
   return value;
+}
+
+function tokenUsageOf({ facts, load }: NodeLink): number {
+  return (load?.usedTokens ?? 0) / facts.poolTokens;
+}
+
+/** SGLang's: the fuller of its sequences and its KV slots, of which it counts nine tenths as full. */
+export function utilizationOf(link: NodeLink): number {
+  return Math.max(link.runningSamples / link.facts.maxRunning, tokenUsageOf(link) / 0.9);
 }
 
 /** Tokens of a job's prompt that the node would have to compute. */

@@ -2,14 +2,20 @@ import { Code } from '@connectrpc/connect';
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { BLOCK_TOKENS } from './block-hashes.ts';
 import type { Job } from './job.ts';
+import { utilizationOf } from './loads.ts';
 import type { NodeLink } from './node-link.ts';
 
 export interface MetricsSource {
+  /** As clients know it: a label of every sample, as SGLang has it. */
+  readonly modelName: string;
   /** Nodes that serve. */
   readonly serving: () => readonly NodeLink[];
   readonly waiting: () => readonly Job[];
 }
 
+const GIB = 1024 ** 3;
+const LENGTHS = [1, 4, 16, 64, 256, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072];
+const TOKEN_LATENCIES = [0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30];
 const LATENCIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120];
 
 /** A clock that says more is not the relay's. */
@@ -22,26 +28,42 @@ const MAX_TRANSIT_SECONDS = 3600;
 export class Metrics {
   readonly registry = new Registry();
   private readonly requests: Counter;
+  private readonly constrained: Counter;
   private readonly aborted: Counter;
   private readonly refusals: Counter<'code'>;
   private readonly promptTokens: Counter;
   private readonly cachedTokens: Counter;
   private readonly generationTokens: Counter;
   private readonly failovers: Counter;
+  private readonly promptLengths: Histogram;
+  private readonly outputLengths: Histogram;
+  private readonly queueSeconds: Histogram;
   private readonly firstTokenSeconds: Histogram;
+  private readonly tokenSeconds: Histogram;
   private readonly requestSeconds: Histogram;
   private readonly transitSeconds: Histogram;
 
   constructor(source: MetricsSource) {
+    this.registry.setDefaultLabels({ model_name: source.modelName });
     const registers = [this.registry];
     const counter = (name: string, help: string) => new Counter({ name, help, registers });
-    const histogram = (name: string, help: string) => new Histogram({ name, help, buckets: LATENCIES, registers });
+    const histogram = (name: string, help: string, buckets = LATENCIES) =>
+      new Histogram({ name, help, buckets, registers });
     this.requests = counter('sglang:num_requests_total', 'Requests taken.');
+    this.constrained = counter('sglang:num_so_requests_total', 'Of those: with a constraint.');
     this.aborted = counter('sglang:num_aborted_requests_total', 'Requests that ended before they were complete.');
     this.promptTokens = counter('sglang:prompt_tokens_total', 'Prompt tokens of requests taken.');
     this.cachedTokens = counter('sglang:cached_tokens_total', 'Prompt tokens found in prefix caches.');
     this.generationTokens = counter('sglang:generation_tokens_total', 'Output tokens that nodes made.');
     this.failovers = counter('shoal:failovers_total', 'Requests whose node was lost while they ran.');
+    this.promptLengths = histogram('sglang:prompt_tokens_histogram', 'Tokens of a prompt.', LENGTHS);
+    this.outputLengths = histogram('sglang:generation_tokens_histogram', 'Output tokens of a request.', LENGTHS);
+    this.queueSeconds = histogram('sglang:queue_time_seconds', 'From arrival until a node was given the request.');
+    this.tokenSeconds = histogram(
+      'sglang:inter_token_latency_seconds',
+      "From one of a sample's tokens to the next, as they came to the relay; what waited for its reader counts from then.",
+      TOKEN_LATENCIES,
+    );
     this.firstTokenSeconds = histogram('sglang:time_to_first_token_seconds', 'From arrival to the first token.');
     this.requestSeconds = histogram('sglang:e2e_request_latency_seconds', 'From arrival to the end.');
     this.transitSeconds = histogram(
@@ -66,8 +88,11 @@ export class Metrics {
     if (seconds >= 0 && seconds <= MAX_TRANSIT_SECONDS) this.transitSeconds.observe(seconds);
   }
 
-  tokens(count: number): void {
+  /** Of one sample; `ms` since it could make them, undefined for its first at a node. */
+  tokens(count: number, ms: number | undefined): void {
     this.generationTokens.inc(count);
+    if (ms === undefined) return;
+    for (let at = 0; at < count; at++) this.tokenSeconds.observe(ms / count / 1000);
   }
 
   firstToken(job: Job): void {
@@ -80,14 +105,18 @@ export class Metrics {
 
   jobEnded(job: Job): void {
     this.requests.inc();
+    if (job.request.constraint !== undefined) this.constrained.inc();
     this.promptTokens.inc(job.request.inputIds.length);
+    this.promptLengths.observe(job.request.inputIds.length);
+    this.outputLengths.observe(job.samples.reduce((sum, { ids }) => sum + ids.length, 0));
+    if (job.givenAt !== undefined) this.queueSeconds.observe((job.givenAt - job.arrivedAt) / 1000);
     this.cachedTokens.inc(Math.max(0, ...job.samples.map((sample) => sample.cachedTokens ?? 0)));
     this.requestSeconds.observe((performance.now() - job.arrivedAt) / 1000);
     const whole = job.outcome === 'complete' && job.samples.every((sample) => sample.finish?.reason !== 'abort');
     if (!whole) this.aborted.inc();
   }
 
-  private addGauges({ serving, waiting }: MetricsSource): void {
+  private addGauges({ serving, waiting }: Omit<MetricsSource, 'modelName'>): void {
     const registers = [this.registry];
     const total = (name: string, help: string, value: () => number) =>
       new Gauge({
@@ -124,6 +153,11 @@ export class Metrics {
     perNode('sglang:token_usage', 'Used part of the KV slots.', ({ load, facts }) =>
       load?.usedTokens === undefined ? undefined : load.usedTokens / facts.poolTokens,
     );
+    perNode('sglang:utilization', 'How full the node is: of sequences or of KV slots.', (link) =>
+      link.load?.usedTokens === undefined ? undefined : utilizationOf(link),
+    );
+    perNode('sglang:weight_memory_usage_gb', 'GiB of weights on the GPU.', ({ load }) => gibOf(load?.weightBytes));
+    perNode('sglang:kv_cache_memory_usage_gb', 'GiB of the KV pool.', ({ load }) => gibOf(load?.kvBytes));
     perNode('sglang:gen_throughput', 'Output tokens per second.', ({ load }) => load?.genThroughput);
     perNode('sglang:cache_hit_rate', 'Part of prompts found in the prefix cache.', ({ load }) => load?.cacheHitRate);
     perNode('sglang:max_total_num_tokens', 'KV slots, in tokens.', ({ facts }) => facts.poolTokens);
@@ -154,6 +188,10 @@ export class Metrics {
     );
     perNode('shoal:hidden', '1 where the page is in a hidden tab.', ({ load }) => numberOf(load?.hidden));
   }
+}
+
+function gibOf(bytes: bigint | undefined): number | undefined {
+  return bytes === undefined ? undefined : Number(bytes) / GIB;
 }
 
 /** Undefined stays so: unknown is no number. */

@@ -77,7 +77,7 @@ export class NodeLink implements JobHost, StreamSource {
       onTokens: (count, ms) => {
         this.moves.tokensCame();
         if (ms !== undefined) this.speed.add(count, ms);
-        owner.onTokens(count);
+        owner.onTokens(count, ms);
       },
       onFinished: () => owner.onLinkChange(this),
       onFailed: (job, code, message) => this.moves.giveBack(job, code, message),
@@ -127,6 +127,7 @@ export class NodeLink implements JobHost, StreamSource {
   run(job: Job): void {
     const maxNewTokens = newTokensAt(job, this.facts);
     job.host = this;
+    job.givenAt ??= performance.now();
     this.givenSamples += job.unfinished.length;
     const seq = this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
     this.jobs.add(new RunningJob(job, maxNewTokens, seq));

@@ -84,12 +84,12 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
         router.requeue(jobs);
       },
       onChange: () => router.pump(),
-      onTokens: (count) => metrics.tokens(count),
+      onTokens: (count, ms) => metrics.tokens(count, ms),
     },
     log,
   );
   const router = new Router(() => fleet.links, settings);
-  const metrics = new Metrics({ serving: () => fleet.serving, waiting: () => router.waiting });
+  const metrics = new Metrics({ modelName: model.name, serving: () => fleet.serving, waiting: () => router.waiting });
   const serving = () => !closing && fleet.serving.length > 0;
 
   const scheduler = schedulerService({
