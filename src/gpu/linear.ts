@@ -126,8 +126,9 @@ function partShape({ columns }: WeightMatrix, { tiles, format }: MatrixPart): Li
 }
 
 /**
- * The kernels of one column, and of many where there are ever more than a matrix-vector product takes. Each computes any
- * number of columns, and all give the same bits: what else was chosen only makes some numbers of columns faster.
+ * The kernel of one column. It computes any number of columns, and all that are chosen give the same bits, but for
+ * fragments, whose kernel is there at once where there are ever so many columns: the others only make some numbers of
+ * columns faster.
  */
 async function compileFirst(
   gpu: Gpu,
@@ -137,15 +138,14 @@ async function compileFirst(
   mostColumns = Number.POSITIVE_INFINITY,
 ): Promise<LinearKernels> {
   const [single, many] = await Promise.all(
-    [matvec[0]!, ...(mostColumns > matvec.length ? [matmul] : [])].map((variant) =>
+    [matvec[0]!, ...(matmul.path === 'matrix' && mostColumns > matvec.length ? [matmul] : [])].map((variant) =>
       LinearKernel.compile(gpu, format, variant, form),
     ),
   );
-  const others = many ?? single!;
-  return { matvec: matvec.map((_, i) => (i === 0 ? single! : others)), matmul: others };
+  return { matvec: matvec.map(() => single!), matmul: many ?? single! };
 }
 
-/** Puts all that was chosen in its place. */
+/** Puts all that was chosen in its place, what prefill takes first. */
 async function compileRest(
   gpu: Gpu,
   format: MatrixFormat,
@@ -154,8 +154,8 @@ async function compileRest(
   kernels: LinearKernels,
 ): Promise<void> {
   const compile = (variant: LinearVariant) => LinearKernel.compile(gpu, format, variant, form);
-  for (const [i, variant] of choice.matvec.entries()) kernels.matvec[i] = await compile(variant);
   kernels.matmul = await compile(choice.matmul);
+  for (const [i, variant] of choice.matvec.entries()) kernels.matvec[i] = await compile(variant);
 }
 
 async function bindPart(
