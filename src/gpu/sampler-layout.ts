@@ -4,12 +4,8 @@ export const STRANDS = 64;
 /** A chunk has the ids of one strand in one region. */
 export const REGION_IDS = 16_384;
 export const CHUNK_STATE = 4;
-/** Tokens of a row's head where top k doesn't say, at most where it does, and of those that may be in it. */
-export const HEAD = 20;
-export const HEAD_MOST = 64;
+/** Tokens that may be in a row's head. */
 export const HEAD_LIST = 256;
-/** Draws over the whole row, of which one has to stay; the search has the uniform that follows theirs. */
-export const ROUNDS = 4;
 /** Ids of one list. */
 export const LIST = 4096;
 export const LISTS = 3;

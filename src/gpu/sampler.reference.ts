@@ -1,5 +1,5 @@
-import { HEAD, HEAD_LIST, HEAD_MOST, ROUNDS, STRANDS } from './sampler-layout.ts';
-import { threefry } from './threefry.ts';
+import { drawInteger, HEAD, HEAD_MOST, ROUNDS } from '../contract/draw-uniform.ts';
+import { HEAD_LIST, STRANDS } from './sampler-layout.ts';
 
 /** The largest finite f32. A logit of -FLOAT_MAX is a masked id's: its weight is 0. */
 export const FLOAT_MAX = 3.4028234663852886e38;
@@ -63,12 +63,6 @@ export function keptReference(logits: Float32Array, params: DrawParams): Uint32A
     n++;
   }
   return order.slice(0, n);
-}
-
-/** The draw's uniform: an integer in [0, 2²⁴). Round 0 is the head's draw; see sampleReference. */
-export function drawInteger(seed: bigint, outputPosition: number, sampleIndex: number, round = 0): number {
-  const key = [Number(seed & 0xffffffffn), Number((seed >> 32n) & 0xffffffffn)] as const;
-  return threefry(key, [outputPosition, sampleIndex + (round >> 1) * 2 ** 24])[round & 1]! >>> 8;
 }
 
 /** Tokens that draws look at first. */

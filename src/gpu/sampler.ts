@@ -1,3 +1,4 @@
+import { HEAD, HEAD_MOST, ROUNDS } from '../contract/draw-uniform.ts';
 import type { Gpu } from './gpu.ts';
 import { rowThreads } from './row-threads.ts';
 import {
@@ -10,11 +11,8 @@ import {
 import {
   BUCKETS,
   CHUNK_STATE,
-  HEAD,
-  HEAD_MOST,
   JOB_STATE,
   PICK_STATE,
-  ROUNDS,
   ROW_STATE,
   SEARCH_STATE,
   SMALL_VOCABULARY,

@@ -1,5 +1,5 @@
+import { threefry } from '../contract/threefry.ts';
 import { type QuantRows, quantShape, quantValues } from './quant-format.ts';
-import { threefry } from './threefry.ts';
 import { isQuantFormat, type MatrixFormat, WEIGHT_FORMATS } from './weight-format.ts';
 import type { AnySource } from './weight-matrix.ts';
 

@@ -1,6 +1,6 @@
+import { drawInteger, ROUNDS } from '../../contract/draw-uniform.ts';
 import type { LogitsEntry } from '../pack-step.ts';
-import { drawInteger, headReference, isFiltered, wholeOrderReference } from '../sampler.reference.ts';
-import { ROUNDS } from '../sampler-layout.ts';
+import { headReference, isFiltered, wholeOrderReference } from '../sampler.reference.ts';
 import { keptTokens, MASS_TOLERANCE } from './kept-tokens.ts';
 
 /**
