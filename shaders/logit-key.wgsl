@@ -1,8 +1,9 @@
-// An order-preserving u32 key of a logit: a < b as floats iff key(a) < key(b); -0 and +0 are one key. Comparing keys
-// instead of floats keeps NaN (which a shader may assume away) out of every decision.
+// An order-preserving u32 key of a logit: a < b as floats iff key(a) < key(b); -0, +0 and all below the least normal float
+// are one key, since a shader may compare these as zero. Comparing keys instead of floats keeps NaN (which a shader may
+// assume away) out of every decision.
 fn bitsKey(logitBits: u32) -> u32 {
   var bits = logitBits;
-  if (bits == 0x80000000u) {
+  if ((bits & 0x7f800000u) == 0u) {
     bits = 0u;
   }
   if ((bits & 0x80000000u) != 0u) {

@@ -184,7 +184,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       limit = top;
       massLimit = ALL;
       floor = least.y;
-      rangeLow = max(floor, low);
+      // Such that no difference overflows.
+      rangeLow = max(max(floor, low), max(high, 0.0) - 3.4e38);
       // Weights don't matter, and may be too small.
       weightScale = 0.0;
     }

@@ -65,7 +65,7 @@ fn search(lane: u32, s: Search) -> Found {
   } else {
     pick = narrowed(lane, s, top, bottom, mass);
   }
-  let weight = exp2((keyLogit(pick.x) - top) * s.log2Scale);
+  let weight = exp2((max(keyLogit(pick.x), s.low) - top) * s.log2Scale);
   return Found(pick.x, pick.y, pick.z, (bitcast<f32>(pick.w) + weight) * topWeight);
 }
 
@@ -85,7 +85,7 @@ fn ranked(lane: u32, s: Search, top: f32, mass: f32) -> vec4<u32> {
       let otherId = listedId(s.listAt + other);
       let logit = logits[s.rowAt + otherId];
       let otherKey = logitKey(logit);
-      let weight = u32(min(exp2((logit - top) * s.log2Scale), 1.0) * FEW_UNITS + 0.5);
+      let weight = u32(min(exp2((max(logit, s.low) - top) * s.log2Scale), 1.0) * FEW_UNITS + 0.5);
       if (otherKey > key || (otherKey == key && otherId < id)) {
         rank += 1u;
         before += weight;
@@ -140,7 +140,7 @@ fn narrowed(lane: u32, s: Search, top: f32, bottom: f32, mass: f32) -> vec4<u32>
         if (shift >= 32u) {
           digit = 255u - ((key >> (shift - 32u)) & 255u);
         }
-        let weight = exp2((logit - top) * s.log2Scale) * unit;
+        let weight = exp2((max(logit, s.low) - top) * s.log2Scale) * unit;
         let integer = trunc(weight);
         atomicAdd(&lists[s.digitsAt + digit], 1u);
         atomicAdd(&lists[s.digitsAt + 256u + digit], u32(integer));

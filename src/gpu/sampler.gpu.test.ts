@@ -138,6 +138,28 @@ test('top logprobs up to the whole vocabulary', async () => {
   expect(drawn!.top.map(({ id }) => id)).toEqual([...orderReference(logits)]);
 });
 
+test.each([
+  { name: 'huge, all others masked', best: 2e38, rest: -FLOAT_MAX },
+  { name: 'huge, far above the others', best: 2e38, rest: -3e38 },
+  { name: 'among those that are no normal floats', best: 3e-39, rest: 1e-39 },
+])('as many top logprobs as asked for where the best is $name', async ({ best, rest }) => {
+  // The first, and the second with more than the head has, are searched for by one workgroup; the last by buckets.
+  for (const { vocabulary, top } of [
+    { vocabulary: 255, top: 30 },
+    { vocabulary: 4100, top: 20 },
+    { vocabulary: 4100, top: 21 },
+  ]) {
+    const logits = new Float32Array(vocabulary).fill(rest);
+    logits[77] = best;
+    logits[90] = best * 0.75;
+    const entry = { sampled: true, temperature: 1, top };
+    const [drawn] = await sample([logits], [entry]);
+    // What a shader may take for zero, it may take for equal.
+    const order = orderReference(best < 1e-38 ? new Float32Array(vocabulary) : logits);
+    expect(drawn!.top.map(({ id }) => id)).toEqual([...order.slice(0, top)]);
+  }
+});
+
 test('a logprob of a masked token is the smallest finite float', async () => {
   const logits = Float32Array.from({ length: 32 }, (_, i) => (i === 9 ? 5 : -3e38));
   const [cold, warm] = await sample(
