@@ -1,7 +1,11 @@
+import { ATTENTION_FORMS, DEFAULT_ATTENTION } from '../gpu/attention-choice.ts';
 import { forcedKernel } from '../gpu/choice-name.ts';
 import type { KernelChoices } from '../gpu/kernel-choices.ts';
 import type { KernelNeeds } from '../gpu/kernel-needs.ts';
-import { KernelLost, type KernelResult } from '../gpu/self-test.ts';
+import { checkForced, kernelOffers, PLAIN_OFFERS } from '../gpu/kernel-offers.ts';
+import { defaultChoice } from '../gpu/linear-choice.ts';
+import { linearUseName, linearUses } from '../gpu/linear-trial.ts';
+import { attentionTrialName, KernelLost, type KernelResult } from '../gpu/self-test.ts';
 import { shaderVersion } from '../gpu/shader-version.ts';
 import { Tuner } from '../gpu/tuner.ts';
 import { type TunerKey, tunerKey } from '../gpu/tuner-key.ts';
@@ -31,8 +35,8 @@ export interface PreparedKernels {
 
 /**
  * Chooses the kernels of a model on `device`, by what is kept or by trying them. Rejects with RangeError where
- * `setup.kernel` names none, with KernelFailure where the adapter computes wrong, with KernelLost or TrialLost where the
- * device is lost.
+ * `setup.kernel` names none that the model can have, with KernelFailure where the adapter computes wrong, with KernelLost
+ * or TrialLost where the device is lost.
  */
 export async function prepareKernels(
   device: GPUDevice,
@@ -41,16 +45,18 @@ export async function prepareKernels(
   lost: LostKernels,
 ): Promise<PreparedKernels> {
   const { tune, precision, onProgress, signal } = setup;
-  const kernel = setup.kernel ?? (lost.plain ? 'plain' : undefined);
-  const forced = kernel === undefined ? undefined : forcedKernel(kernel);
+  const forced = setup.kernel === undefined ? undefined : forcedKernel(setup.kernel, precision);
+  if (forced) checkForced(kernelOffers(device, precision, forced), needs, forced);
+  const spared = sparedKernels(needs);
   const keeper = new RecordKeeper(
-    forced || tune === 'off' ? undefined : setup.store,
+    forced || lost.plain || tune === 'off' ? undefined : setup.store,
     tunerKey(device, needs, precision, `${setup.version} ${await shaderVersion()}`),
   );
   const tunerOf = (known: Pick<TunerRecord, 'choices' | 'results'> | undefined) => {
     const results = [...(known?.results ?? []), ...lost.results];
     return new Tuner(device, needs, {
       ...{ precision, forced, careful: lost.careful, known: { choices: known?.choices ?? {}, results } },
+      ...(lost.plain && !forced ? { offers: PLAIN_OFFERS } : {}),
       ...(onProgress ? { onProgress } : {}),
       ...(signal ? { signal } : {}),
     });
@@ -67,7 +73,7 @@ export async function prepareKernels(
       try {
         await tuner.run();
       } catch (error) {
-        if (error instanceof KernelLost) await keep(false, error.results.filter(isSpared));
+        if (error instanceof KernelLost) await keep(false, error.results.filter(spared));
         throw error;
       }
       await keep(true);
@@ -94,9 +100,14 @@ function prepared(
   return { choices: tuner.choices, report, settle };
 }
 
-/** Whether others can stand in for a kernel: one that nothing can replace gets another try at the next start. */
-function isSpared({ name }: KernelResult): boolean {
-  return name.startsWith('linear ') && !name.includes(' plain-');
+/** Which kernels others can stand in for: one that nothing can replace gets another try at the next start. */
+function sparedKernels({ products, attention }: KernelNeeds): (result: KernelResult) => boolean {
+  const plain = products.flatMap(({ part, form }) =>
+    linearUses(part.format, form, defaultChoice(part, form, false)).map(linearUseName),
+  );
+  const forms = ATTENTION_FORMS.filter((form) => form !== DEFAULT_ATTENTION.whole);
+  const others = forms.map((form) => attentionTrialName(attention, form));
+  return ({ name }) => others.includes(name) || (name.startsWith('linear ') && !plain.includes(name));
 }
 
 /** A record's place in a store. A store that fails is as good as an empty one: then everything is tried again. */

@@ -1,6 +1,14 @@
 import { ATTENTION_FORMS, type AttentionForm } from './attention-choice.ts';
+import type { Precision } from './kernel-choices.ts';
 import type { LinearChoice } from './linear-choice.ts';
-import { LINEAR_PATHS, type LinearVariant, linearVariantOf, variantName } from './linear-variant.ts';
+import {
+  isFast,
+  LINEAR_PATHS,
+  type LinearPath,
+  type LinearVariant,
+  linearVariantOf,
+  variantName,
+} from './linear-variant.ts';
 
 /** Names a choice among those of one product: its splits and variants, equal neighbours once. */
 export function choiceName({ splits, matvec, matmul }: LinearChoice): string {
@@ -14,18 +22,18 @@ export function choiceName({ splits, matvec, matmul }: LinearChoice): string {
 
 /** A path, or a variant, that a user wants products made of, or a form that attention is to have. */
 export type ForcedKernel =
-  | { readonly path: string }
+  | { readonly path: LinearPath }
   | { readonly variant: LinearVariant }
   | { readonly attention: AttentionForm };
 
-/** Throws RangeError where no kernel is named so. */
-export function forcedKernel(name: string): ForcedKernel {
+/** Throws RangeError where no kernel is named so, or `precision` has none of it. */
+export function forcedKernel(name: string, precision: Precision): ForcedKernel {
   const attention = ATTENTION_FORMS.find((form) => form === name);
   if (attention) return { attention };
-  return LINEAR_PATHS.some((path) => path === name) ? { path: name } : { variant: linearVariantOf(name) };
-}
-
-/** Whether each of a choice's variants has this path. */
-export function isOfPath({ matvec, matmul }: LinearChoice, path: string): boolean {
-  return [...matvec, matmul].every((variant) => variant.path === path);
+  const path = LINEAR_PATHS.find((known) => known === name);
+  const forced = path ? { path } : { variant: linearVariantOf(name) };
+  if (precision === 'exact' && isFast(path ?? forced.variant!.path)) {
+    throw new RangeError(`kernel ${name} is of precision fast, and exact is what this node tells the relay`);
+  }
+  return forced;
 }

@@ -1,11 +1,12 @@
 import type { AttentionShape } from './attention.ts';
 import { ATTENTION_FORMS, type AttentionForm, attentionChoices, DEFAULT_ATTENTION } from './attention-choice.ts';
-import { type ForcedKernel, isOfPath } from './choice-name.ts';
+import { choiceName, type ForcedKernel } from './choice-name.ts';
 import type { Precision } from './kernel-choices.ts';
+import type { KernelNeeds } from './kernel-needs.ts';
 import { candidates } from './linear-candidates.ts';
 import { defaultChoice, type LinearChoice, type LinearPartShape, MATVEC_COLUMNS } from './linear-choice.ts';
 import { linearFeatures } from './linear-features.ts';
-import { checkVariant, type LinearForm } from './linear-variant.ts';
+import { checkVariant, type LinearForm, type LinearPath, type LinearVariant, variantName } from './linear-variant.ts';
 
 /** What may be chosen on a device, what is taken without a tuner first. */
 export interface KernelOffers {
@@ -27,20 +28,53 @@ export function kernelOffers(device: GPUDevice, precision: Precision, forced?: F
   if (forced && 'path' in forced) {
     const linear = (part: LinearPartShape, form: LinearForm) => {
       const offered = all(part, form);
-      const own = offered.find((choice) => isOfPath(choice, forced.path));
-      return [own ?? (forced.path === 'plain' ? defaultChoice(part, form, false) : offered[0]!)];
+      // A CPU's default is nothing but the fastest: what GPUs are offered is right there, too.
+      const more = features.software
+        ? [defaultChoice(part, form, false), ...candidates(part, form, { ...features, software: false }, precision)]
+        : [];
+      return [[...offered, ...more].find((choice) => isOfPath(choice, forced.path)) ?? offered[0]!];
     };
     return { attention, linear };
   }
   if (forced && 'variant' in forced) {
-    const { variant } = forced;
-    const uniform = { splits: variant.splitThreads, matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant };
+    const asked = uniform(forced.variant);
     return {
       attention,
-      linear: (part, form) => (canBe(uniform, part, form) ? [uniform] : all(part, form).slice(0, 1)),
+      linear: (part, form) => (canBe(asked, part, form) ? [asked] : all(part, form).slice(0, 1)),
     };
   }
   return { attention, linear: forced ? (part, form) => all(part, form).slice(0, 1) : all };
+}
+
+/** Nothing but what is taken where all else may have lost a device. */
+export const PLAIN_OFFERS: KernelOffers = {
+  linear: (part, form) => [defaultChoice(part, form, false)],
+  attention: () => [DEFAULT_ATTENTION.whole],
+};
+
+/** Throws RangeError where nothing of a model can be made of what a user asks for. */
+export function checkForced(offers: KernelOffers, { products, attention }: KernelNeeds, forced: ForcedKernel): void {
+  const chosen = products.map(({ part, form }) => offers.linear(part, form)[0]!);
+  const refuse = (name: string): never => {
+    throw new RangeError(`nothing of this model can be of ${name} on this GPU`);
+  };
+  if ('attention' in forced) {
+    if (offers.attention(attention)[0] !== forced.attention) refuse(forced.attention);
+  } else if ('path' in forced) {
+    if (!chosen.some((choice) => isOfPath(choice, forced.path))) refuse(forced.path);
+  } else {
+    const name = choiceName(uniform(forced.variant));
+    if (!chosen.some((choice) => choiceName(choice) === name)) refuse(variantName(forced.variant));
+  }
+}
+
+/** By its product of many columns: of a few, no choice is made of fragments. */
+function isOfPath({ matmul }: LinearChoice, path: LinearPath): boolean {
+  return matmul.path === path;
+}
+
+function uniform(variant: LinearVariant): LinearChoice {
+  return { splits: variant.splitThreads, matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant };
 }
 
 function canBe({ matmul }: LinearChoice, { format }: LinearPartShape, form: LinearForm): boolean {

@@ -52,6 +52,8 @@ export interface LinearForm {
 
 /** What every device has. */
 const WORKGROUP_BYTES = 16_384;
+/** Rows by columns of a thread. */
+const MOST_SUMS = 256;
 
 /** Its name, which linearVariantOf takes: path-rows×columns-threads×columnThreads×splitThreads-chains[-fragment]. */
 export function variantName(variant: LinearVariant): string {
@@ -141,6 +143,8 @@ export function checkVariant(variant: LinearVariant, form?: LinearForm, format?:
   ] as const) {
     if (!Number.isInteger(count) || count < 1) refuse(`${count} ${what}; at least 1`);
   }
+  // Each is a register, and a line of the source.
+  if (rows * columns > MOST_SUMS) refuse(`${rows * columns} sums a thread; at most ${MOST_SUMS}`);
   const invocations = threads * columnThreads * splitThreads;
   if (invocations > 256) refuse(`${invocations} threads a workgroup; devices may have 256`);
   const bytes = workgroupBytes(variant, format);

@@ -2,7 +2,6 @@ import type { AttentionShape } from './attention.ts';
 import type { AttentionForm } from './attention-choice.ts';
 import { tryAttention } from './attention-trial.ts';
 import { type DeviceWatch, TrialLost } from './device-watch.ts';
-import type { Precision } from './kernel-choices.ts';
 import type { KernelNeeds } from './kernel-needs.ts';
 import { KernelTrial } from './kernel-trial.ts';
 import type { LinearChoice } from './linear-choice.ts';
@@ -53,18 +52,15 @@ interface Trial {
  */
 export class SelfTest {
   readonly #watch: DeviceWatch;
-  readonly #precision: Precision;
   readonly #results = new Map<string, KernelResult>();
   readonly #onResult: (result: KernelResult) => void;
 
   constructor(
     watch: DeviceWatch,
-    precision: Precision,
     known: readonly KernelResult[] = [],
     onResult: (result: KernelResult) => void = () => {},
   ) {
     this.#watch = watch;
-    this.#precision = precision;
     this.#onResult = onResult;
     for (const result of known) this.#results.set(result.name, result);
   }
@@ -102,8 +98,8 @@ export class SelfTest {
   }
 
   /**
-   * Tries all kernels but products, of attention the form that is taken by default, all at once where `careful` doesn't hold: most of it is compiling. Rejects with
-   * KernelFailure where one is wrong: each is the only one of its kind.
+   * Tries all kernels but products, of attention the form that is taken by default; all at once where `careful` doesn't
+   * hold: most of it is compiling. Rejects with KernelFailure where one is wrong: each is the only one of its kind.
    */
   async tryOthers(needs: KernelNeeds, attention: AttentionForm, careful: boolean): Promise<void> {
     const trials = [attentionTrial(needs.attention, attention), ...otherTrials(needs)];
@@ -128,7 +124,7 @@ export class SelfTest {
   }
 
   #linear(use: LinearUse): Trial {
-    return { name: linearUseName(use), run: (trial) => tryLinear(trial, use, this.#precision) };
+    return { name: linearUseName(use), run: (trial) => tryLinear(trial, use) };
   }
 
   async #try({ name, run }: Trial): Promise<KernelResult> {

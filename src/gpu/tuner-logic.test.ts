@@ -216,9 +216,11 @@ describe('names', () => {
   });
 
   test('of what is forced are a path or a variant, and anything else is refused', () => {
-    expect(forcedKernel('plain')).toEqual({ path: 'plain' });
+    expect(forcedKernel('plain', 'exact')).toEqual({ path: 'plain' });
     const [variant] = choice.matvec;
-    expect(forcedKernel(variantName(variant!))).toEqual({ variant });
-    expect(() => forcedKernel('fastest')).toThrow(/no variant of a product is named "fastest"; names are like/);
+    expect(forcedKernel(variantName(variant!), 'exact')).toEqual({ variant });
+    expect(() => forcedKernel('fastest', 'exact')).toThrow(
+      /no variant of a product is named "fastest"; names are like/,
+    );
   });
 });

@@ -71,7 +71,7 @@ export class Tuner {
     this.#offers = { ...kernelOffers(device, options.precision, options.forced), ...options.offers };
     const [first] = this.#offers.attention(needs.attention);
     this.#attention = { whole: first!, parts: first! };
-    this.#test = new SelfTest(this.#watch, options.precision, options.known?.results, () => this.#progress(1));
+    this.#test = new SelfTest(this.#watch, options.known?.results, () => this.#progress(1));
   }
 
   /** What became of each kernel that was tried. */
