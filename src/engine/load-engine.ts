@@ -29,6 +29,8 @@ export interface LoadedEngine {
   /** Names of the WebGPU features in use. */
   readonly features: readonly string[];
   readonly kernels: KernelReport;
+  /** Resolves, once all is compiled that others stand in for at first, with what the device refused of it. */
+  readonly refused: Promise<KernelReport['failed']>;
   readonly layers: number;
   readonly contextLength: number;
   readonly poolTokens: number;
@@ -97,12 +99,19 @@ async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels):
       onBroken: announceLoss,
       now: () => performance.now(),
     });
-    void runner.compileLate().catch((error: Error) => announceLoss(error.message));
+    const refused = runner.compileLate().then(
+      (errors) => errors.map(({ kernel, message }) => ({ name: kernel, why: message })),
+      (error: Error) => {
+        announceLoss(error.message);
+        return [];
+      },
+    );
     return {
       engine,
       adapter: adapterFacts(adapter),
       features: [...device.features].sort(),
       kernels,
+      refused,
       layers: Number(config.raw.num_hidden_layers),
       contextLength: runner.limits.contextLength,
       poolTokens: runner.limits.blocks * BLOCK_TOKENS,

@@ -1,7 +1,7 @@
 import { AllocationError, BufferOwner } from './buffer-owner.ts';
 import { defaultChoices, type KernelChoices } from './kernel-choices.ts';
 import { LateKernels } from './late-kernels.ts';
-import { PipelineCache } from './pipeline-cache.ts';
+import { PipelineCache, type ShaderError } from './pipeline-cache.ts';
 import { deviceLanguage } from './request-device.ts';
 
 export interface GpuOptions {
@@ -84,9 +84,9 @@ export class Gpu {
     else await compile();
   }
 
-  /** Compiles what was left for later, one after the other. Rejects with ShaderError. */
-  async compileLate(): Promise<void> {
-    await this.#late?.compileAll();
+  /** Compiles what was left for later, one after the other. Resolves with what the device refused. */
+  async compileLate(): Promise<readonly ShaderError[]> {
+    return (await this.#late?.compileAll()) ?? [];
   }
 
   /** Frees every buffer made through this; none can be made any more. */

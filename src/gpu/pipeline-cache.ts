@@ -14,6 +14,12 @@ export interface CompiledKernel {
 /** A shader that the device refuses; the message has the kernel's name and the compiler's words. */
 export class ShaderError extends Error {
   override readonly name = 'ShaderError';
+  readonly kernel: string;
+
+  constructor(kernel: string, why: string) {
+    super(`kernel ${kernel}: ${why}`);
+    this.kernel = kernel;
+  }
 }
 
 const BUFFER_TYPES: Readonly<Record<Exclude<BindingKind, 'immediates'>, GPUBufferBindingType>> = {
@@ -81,7 +87,7 @@ export class PipelineCache {
       await scope.catch(() => {});
       const { messages } = await module.getCompilationInfo();
       const lines = messages.map((m) => `${m.lineNum}:${m.linePos} ${m.type}: ${m.message}`);
-      throw new ShaderError([`kernel ${name}: ${(error as Error).message}`, ...lines].join('\n'));
+      throw new ShaderError(name, [(error as Error).message, ...lines].join('\n'));
     }
   }
 

@@ -1,5 +1,6 @@
 import { DispatchRecorder } from '../gpu/dispatch-recorder.ts';
 import type { Gpu } from '../gpu/gpu.ts';
+import type { ShaderError } from '../gpu/pipeline-cache.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
 import { checkMasks } from './masks.ts';
 import { maxStagingWords, readStep, stagingLayout } from './read-step.ts';
@@ -79,10 +80,8 @@ export class GpuRunner implements Runner {
     this.#lost = new Promise((resolve) => {
       this.#announceEnd = resolve;
     });
-    void parts.gpu.device.lost.then((info) => {
-      this.#finish(
-        new RunnerLostError(`the GPU device was lost (${info.reason}): ${info.message || 'no reason given'}`),
-      );
+    void parts.gpu.device.lost.then(({ reason, message }) => {
+      this.#finish(new RunnerLostError(`the GPU device was lost (${reason}): ${message || 'no reason given'}`));
     });
   }
 
@@ -204,8 +203,8 @@ export class GpuRunner implements Runner {
     }
   }
 
-  /** Compiles the kernels that LoadOptions.late left for later; others stand in for them. Rejects with ShaderError. */
-  compileLate(): Promise<void> {
+  /** Compiles what LoadOptions.late left for later. Resolves with what the device refused: others stand in for it. */
+  compileLate(): Promise<readonly ShaderError[]> {
     return this.#parts.gpu.compileLate();
   }
 

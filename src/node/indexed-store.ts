@@ -29,8 +29,8 @@ export class IndexedStore implements TunerStore {
     try {
       return await navigator.locks.request(LOCK, { signal: waiting }, locked);
     } catch (error) {
-      // Only the waiting can be called off: whoever holds the lock so long hangs.
-      if (began || !waiting.aborted) throw error;
+      // Whoever holds the lock so long hangs; a browser that is to keep nothing gives no locks either.
+      if (began) throw error;
       return act();
     }
   }

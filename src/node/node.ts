@@ -149,7 +149,8 @@ export class Node {
         tune: this.#hasReset && kernels.tune === 'reset' ? 'auto' : kernels.tune,
         // A development server's page changes under its own name.
         store: build.pageHash ? new IndexedStore() : undefined,
-        version: `${build.packageVersion} ${build.pageHash}`,
+        // Browsers tell no driver, and compile WGSL each in its own way.
+        version: `${build.packageVersion} ${build.pageHash} ${navigator.userAgent}`,
         onProgress: (done, total) => this.#post({ type: 'testing', done, total }),
         signal,
       },
@@ -158,6 +159,11 @@ export class Node {
     const { adapter, features, contextLength, poolTokens } = loaded;
     const facts = { model: manifest.name, adapter, features, kernels: loaded.kernels, contextLength, poolTokens };
     this.#post({ type: 'facts', facts });
+    void loaded.refused.then((refused) => {
+      if (refused.length === 0) return;
+      const kernels = { ...facts.kernels, failed: [...facts.kernels.failed, ...refused] };
+      this.#post({ type: 'facts', facts: { ...facts, kernels } });
+    });
     return { loaded, digest };
   }
 

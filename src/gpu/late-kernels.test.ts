@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest';
+import { LateKernels } from './late-kernels.ts';
+import { ShaderError } from './pipeline-cache.ts';
+
+test('a kernel that does not compile keeps none of the others from it, and is told', async () => {
+  const late = new LateKernels();
+  const done: string[] = [];
+  late.add(async () => void done.push('first'));
+  // By two layers.
+  for (let layer = 0; layer < 2; layer++) {
+    late.add(async () => {
+      throw new ShaderError('second', 'no room');
+    });
+  }
+  late.add(async () => void done.push('third'));
+  const failed = await late.compileAll();
+  expect(done).toEqual(['first', 'third']);
+  expect(failed.map(({ kernel, message }) => ({ kernel, message }))).toEqual([
+    { kernel: 'second', message: 'kernel second: no room' },
+  ]);
+  expect(await late.compileAll()).toEqual([]);
+});
+
+test('whatever else fails is no kernel that others stand in for', async () => {
+  const late = new LateKernels();
+  late.add(async () => {
+    throw new TypeError('a mistake');
+  });
+  await expect(late.compileAll()).rejects.toThrow(TypeError);
+});
+
+test('once it is ended nothing more is begun', async () => {
+  const late = new LateKernels();
+  let begun = 0;
+  late.add(async () => {
+    begun++;
+    late.end();
+  });
+  late.add(async () => void begun++);
+  await late.compileAll();
+  expect(begun).toBe(1);
+});
