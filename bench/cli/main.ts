@@ -22,7 +22,12 @@ const built = join(import.meta.dirname, '..');
 const root = join(built, '..', '..');
 const log = (text: string) => console.log(text);
 
-process.exitCode = await main();
+process.exitCode = await main().catch((error: unknown) => {
+  // A sentence for what a user gave; where it came from, for what is a mistake here.
+  const { name, message, stack } = error instanceof Error ? error : new Error(String(error));
+  console.error(name === 'TypeError' || name === 'ReferenceError' ? stack : `error: ${message}`);
+  return 1;
+});
 
 async function main(): Promise<number> {
   const args = process.argv.slice(2);
