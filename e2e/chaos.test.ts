@@ -1,5 +1,4 @@
 // Nodes that are killed, stand still, are cut off, slow down and report twice or late, and a relay that is killed: no stream notices but those of the relay.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { GetLoadsRequestSchema, SglangScheduler } from '../src/contract/gen/sglang_scheduler_pb.ts';
@@ -8,8 +7,8 @@ import { checkBlocks } from '../src/engine/testing/check-blocks.ts';
 import { Random } from '../src/gpu/testing/random.ts';
 import { tinyModel } from '../src/model/testing/tiny-model.ts';
 import { openModel } from '../src/relay/model/open-model.ts';
-import { type Load, type LoadCount, repeatableRequest, runLoad, streamOnce } from './harness/chaos-load.ts';
-import { disturb } from './harness/disturb.ts';
+import { chaos } from './harness/chaos.ts';
+import { type Load, streamOnce } from './harness/chaos-load.ts';
 import { MortalRelay } from './harness/mortal-relay.ts';
 import { greedyRequest } from './harness/scheduler.ts';
 import { SimulatedNode } from './harness/simulated-node.ts';
@@ -54,18 +53,6 @@ async function running(): Promise<number> {
   return loads.reduce((sum, { numTotalReqs }) => sum + numTotalReqs, 0);
 }
 
-/** Kills the relay now and then; streams open then end with it. */
-async function restartRelay(over: () => boolean): Promise<number> {
-  let times = 0;
-  while (!over()) {
-    await sleep(RESTARTS_MS);
-    if (over()) break;
-    await relay.restart();
-    times++;
-  }
-  return times;
-}
-
 /**
  * Ids depend on all before them: of so many greedy outputs, those that go on as they did after their first half, and
  * otherwise where one id of it is lost. A resume that loses one would show in so many.
@@ -89,42 +76,13 @@ async function shownResumes(random: Random): Promise<number> {
 
 test('whatever happens to nodes and relay, each stream is whole, and as it is in calm', async () => {
   const seed = Number(process.env.SHOAL_SEED ?? Math.floor(Math.random() * 2 ** 31));
-  const random = new Random(seed);
-  const requests = Array.from({ length: REQUESTS }, () => repeatableRequest(random, MODEL, 90));
-  const calm: (readonly (readonly number[])[])[] = [];
-  await runLoad(
-    load,
-    requests,
-    () => true,
-    'calm',
-    (at, ids) => {
-      calm[at] = ids;
-    },
-  );
-
-  const shown = await shownResumes(random);
+  const shown = await shownResumes(new Random(seed));
   expect(shown).toBeGreaterThan(RESUMES * 0.8);
-
-  const endAt = performance.now() + CHAOS_MS;
-  const over = () => performance.now() > endAt;
-  let failed = false;
-  const stopped = () => over() || failed;
-  const disturbed = disturb({ nodes, random, leaseMs: LEASE_MS, calmMs: 250, spared: 2 }, stopped);
-  const restarted = restartRelay(stopped);
-  const settled = Promise.allSettled([disturbed, restarted]);
-  let count: LoadCount;
-  try {
-    count = await runLoad(load, requests, over, 'chaos', (at, ids) => {
-      expect(ids, `request ${at} of seed ${seed}`).toEqual(calm[at]);
-    });
-  } catch (error) {
-    throw new Error(`seed ${seed}`, { cause: error });
-  } finally {
-    failed = true;
-    await settled;
-  }
-  const [hits, restarts] = [await disturbed, await restarted];
-  console.log(`chaos, seed ${seed}: ${shown} of ${RESUMES} wrong resumes show;`, count, hits, { restarts });
+  const { count, hits } = await chaos({
+    ...{ load, nodes, leaseMs: LEASE_MS, seed, requests: REQUESTS, mostTokens: 90 },
+    ...{ chaosMs: CHAOS_MS, leastServed: LEAST_SERVED, restartsMs: RESTARTS_MS, calmMs: 250, spared: 2 },
+  });
+  console.log(`chaos, seed ${seed}: ${shown} of ${RESUMES} wrong resumes show;`, count, hits);
 
   await until('nothing runs', 20_000, async () => (await running()) === 0);
   await until('the engines are idle', 10_000, () => nodes.every(({ engine }) => engine.idle));
@@ -135,5 +93,5 @@ test('whatever happens to nodes and relay, each stream is whole, and as it is in
   }
   expect(count.served).toBeGreaterThanOrEqual(LEAST_SERVED);
   expect(count.cutByRelay).toBeGreaterThan(0);
-  for (const times of [...Object.values(hits), restarts]) expect(times).toBeGreaterThan(LONG ? 5 : 1);
+  for (const times of Object.values(hits)) expect(times).toBeGreaterThan(LONG ? 5 : 1);
 });

@@ -1,0 +1,97 @@
+import type { Page } from 'playwright-core';
+import { type TestBrowser, untilState } from './browser.ts';
+import type { ChaosNode } from './chaos-node.ts';
+import { FaultyProxy, type ReportFate } from './faulty-proxy.ts';
+import { pageCounters } from './page-counters.ts';
+
+const SERVING_MS = 60_000;
+
+/** A tab of a real browser, with a network of its own. */
+export class TabNode implements ChaosNode {
+  readonly #browser: TestBrowser;
+  readonly #webUrl: string;
+  #watch: NodeJS.Timeout | undefined;
+  #proxy!: FaultyProxy;
+  #page!: Page;
+  busy = false;
+
+  private constructor(browser: TestBrowser, webUrl: string) {
+    this.#browser = browser;
+    this.#webUrl = webUrl;
+  }
+
+  static async open(browser: TestBrowser, webUrl: string): Promise<TabNode> {
+    const node = new TabNode(browser, webUrl);
+    await node.#begin();
+    node.#watch = setInterval(() => void node.#look(), 250);
+    return node;
+  }
+
+  /** Not even its Detach arrives. */
+  async kill(): Promise<void> {
+    this.busy = false;
+    await this.#proxy.close();
+    await this.#page.context().close();
+    await this.#begin();
+  }
+
+  /** By its button, and joins again. */
+  async leave(): Promise<void> {
+    this.busy = false;
+    const page = this.#page;
+    await page.getByRole('button', { name: /leave/i }).click();
+    await untilState(page, 'left', 10_000);
+    await page.getByRole('button', { name: /join/i }).click();
+    await untilState(page, 'serving', SERVING_MS);
+  }
+
+  async freeze(ms: number): Promise<void> {
+    await this.#proxy.freeze(ms);
+    await this.#served();
+  }
+
+  async cut(ms: number): Promise<void> {
+    await this.#proxy.cut(ms);
+    await this.#served();
+  }
+
+  async slow(ms: number): Promise<void> {
+    await this.#proxy.slow(ms, 150);
+    await this.#served();
+  }
+
+  async muddle(ms: number, fate: () => ReportFate): Promise<void> {
+    await this.#proxy.muddle(ms, fate);
+    await this.#served();
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#watch);
+    await this.#page.context().close();
+    await this.#proxy.close();
+  }
+
+  async #begin(): Promise<void> {
+    for (;;) {
+      this.#proxy = await FaultyProxy.open(this.#webUrl);
+      try {
+        this.#page = await this.#browser.serve(this.#proxy.url);
+        return;
+      } catch (error) {
+        // The relay is away just now: a user tries again, too.
+        await this.#proxy.close();
+        if (!/ERR_EMPTY_RESPONSE|ERR_CONNECTION/.test(String(error))) throw error;
+      }
+    }
+  }
+
+  async #served(): Promise<void> {
+    await untilState(this.#page, 'serving', SERVING_MS);
+  }
+
+  /** Whether it has work, as it counts itself. */
+  async #look(): Promise<void> {
+    const counters = await pageCounters(this.#page).catch(() => undefined);
+    this.busy = (counters?.running ?? 0) > 0;
+  }
+}
