@@ -1,3 +1,4 @@
+import Ajv from 'ajv';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { multiplesExpression } from './multiples.ts';
@@ -44,6 +45,47 @@ it('has no fraction that division of doubles refuses, and those that it takes', 
   ]);
 });
 
+it('has what a validator takes, and nothing else', () => {
+  const ajv = new Ajv({ strict: false });
+  const numbers = (max: number) =>
+    fc.oneof(
+      fc.integer({ max, min: -max }),
+      ...[8, 10].map((of) => fc.integer({ max, min: -max }).map((n) => n / of)),
+      fc.double({ max, min: -max, noNaN: true }),
+      fc.constantFrom(1e15, -1e15, 0, -0, 1e-9),
+    );
+  const bys = fc.oneof(
+    fc.integer({ min: 1, max: 400 }).map((n) => n / 100),
+    fc.constantFrom(1e-7, 0.1, 7, 1e6, 1 / 3, 2.5e-5),
+    fc.double({ min: 1e-3, max: 10, noNaN: true }),
+  );
+  const mores = fc.oneof(fc.nat(50), fc.double({ min: 0, max: 5, noNaN: true }));
+  const property = fc.property(
+    numbers(300),
+    mores,
+    bys,
+    fc.boolean(),
+    fc.boolean(),
+    (low, more, by, open, areWhole) => {
+      const bounds = open
+        ? { exclusiveMinimum: low, maximum: low + more }
+        : { minimum: low, exclusiveMaximum: low + more };
+      fc.pre(more / by < 4_000 && Math.abs(low / by) < 1e15);
+      const isRight = ajv.compile({ type: areWhole ? 'integer' : 'number', multipleOf: by, ...bounds });
+      const texts = textsOf({ ...NONE, ...bounds }, by, areWhole);
+      expect(texts.filter((text) => !isRight(JSON.parse(text)))).toEqual([]);
+      // Where a product is exact to the digit, it is told.
+      if (String(by).length > 8 || Math.abs(low) > 1e6) return;
+      const values = new Set(texts.map(Number));
+      for (let n = Math.ceil(low / by) - 1; n <= (low + more) / by + 1; n++) {
+        const value = Number((n * by).toPrecision(12)) + 0;
+        if (isRight(value)) expect(values).toContain(value);
+      }
+    },
+  );
+  fc.assert(property, { numRuns: import.meta.env.SHOAL_LONG === '1' ? 5_000 : 100 });
+}, 60_000);
+
 it('is refused without two bounds, or with too many multiples between them', () => {
   for (const bounds of [
     NONE,
@@ -54,5 +96,8 @@ it('is refused without two bounds, or with too many multiples between them', () 
     expect(() => multiplesExpression(bounds, 5, true)).toThrow(/at most 4096 multiples/);
   }
   expect(() => multiplesExpression({ ...NONE, minimum: 1e300, maximum: 1e300 }, 1e299, false)).toThrow(/at most/);
+  // So many times the number that doubles don't tell them apart.
+  expect(() => multiplesExpression({ ...NONE, minimum: 9e14, maximum: 9e14 }, 1e-7, false)).toThrow(/at most/);
+  expect(() => multiplesExpression({ ...NONE, minimum: 1, maximum: 1 }, Number.MIN_VALUE, false)).toThrow(/at most/);
   expect(() => multiplesExpression({ ...NONE, minimum: 0, maximum: 1 }, 0, true)).toThrow(/above zero/);
 });

@@ -15,7 +15,8 @@ export function multiplesExpression(bounds: NumberBounds, multiple: number, areW
   const high = Math.min(bounds.maximum ?? Infinity, bounds.exclusiveMaximum ?? Infinity);
   const first = Math.ceil(low / multiple) - 1;
   const last = Math.floor(high / multiple) + 1;
-  if (!(last - first <= MOST) || Math.max(-first, last) * multiple > Number.MAX_SAFE_INTEGER) {
+  const most = Math.max(-first, last) * Math.max(1, multiple);
+  if (!(last - first <= MOST) || most > Number.MAX_SAFE_INTEGER) {
     throw new ConstraintError(`"multipleOf" is served between bounds with at most ${MOST} multiples`);
   }
   const found: string[] = [];
