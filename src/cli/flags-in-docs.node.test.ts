@@ -8,7 +8,10 @@ const DOCS = ['README.md', 'docs/security.md', 'docs/operations.md', 'docs/relay
 /** Of other programs than shoal. */
 const OTHERS = new Set([
   ...['--model-path', '--worker-urls', '--prometheus-host', '--prometheus-port', '--log-level', '--policy'],
-  ...['--system', '--long', '--runtime', '--minutes', '--project'],
+  ...['--system', '--long', '--runtime', '--minutes', '--project', '--omit'],
+  // Of deploy/: docker, npm, pip and tar.
+  ...['--build', '--target', '--from', '--no-cache-dir', '--strip-components', '--pack-destination', '--loglevel'],
+  ...['--ignore-scripts', '--no-audit', '--no-fund'],
 ]);
 
 const known = new Set<string>();
@@ -34,8 +37,8 @@ test.each([...DOCS, ...readdirSync(join(root, 'deploy')).map((name) => `deploy/$
   },
 );
 
-test('the settings that docs/operations.md shows are settings', () => {
-  const text = readFileSync(join(root, 'docs/operations.md'), 'utf8');
-  const shown = JSON.parse(/```json\n([^`]+)```/.exec(text)![1]!) as object;
+test.each(['docs/operations.md', 'deploy/relay.json'])('the settings that %s shows are settings', (file) => {
+  const text = readFileSync(join(root, file), 'utf8');
+  const shown = JSON.parse(/```json\n([^`]+)```/.exec(text)?.[1] ?? text) as object;
   expect(Object.keys(shown).filter((key) => !relayHelp.includes(`--${key} `))).toEqual([]);
 });

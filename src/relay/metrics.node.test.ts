@@ -34,6 +34,9 @@ test("requests are counted under SGLang's names, with the model's as it labels t
   expect(total('sglang:generation_tokens_histogram_sum')).toBe(16);
   // Each token but a sample's first came after another.
   expect(total('sglang:inter_token_latency_seconds_count')).toBe(14);
+  // This process is the relay's.
+  expect(total('process_resident_memory_bytes')).toBeGreaterThan(20 * 2 ** 20);
+  expect(total('process_cpu_seconds_total')).toBeGreaterThan(0);
   const ofNode = (name: string) => samples.get(`${name}{dp_rank="0",${labels}}`);
   expect(ofNode('sglang:utilization')).toBeCloseTo(0.5, 9);
   expect(ofNode('sglang:weight_memory_usage_gb')).toBe(3);

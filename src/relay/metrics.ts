@@ -77,6 +77,7 @@ export class Metrics {
       registers,
     });
     this.addGauges(source);
+    this.addProcess();
   }
 
   refused(code: Code): void {
@@ -114,6 +115,29 @@ export class Metrics {
     this.requestSeconds.observe((performance.now() - job.arrivedAt) / 1000);
     const whole = job.outcome === 'complete' && job.samples.every((sample) => sample.finish?.reason !== 'abort');
     if (!whole) this.aborted.inc();
+  }
+
+  /** The relay's own process, under the names that all have. */
+  private addProcess(): void {
+    const registers = [this.registry];
+    new Gauge({
+      name: 'process_resident_memory_bytes',
+      help: 'Resident memory of the relay.',
+      registers,
+      collect() {
+        this.set(process.memoryUsage.rss());
+      },
+    });
+    new Counter({
+      name: 'process_cpu_seconds_total',
+      help: 'Processor time of the relay.',
+      registers,
+      collect() {
+        const { user, system } = process.cpuUsage();
+        this.reset();
+        this.inc((user + system) / 1e6);
+      },
+    });
   }
 
   private addGauges({ serving, waiting }: Omit<MetricsSource, 'modelName'>): void {
