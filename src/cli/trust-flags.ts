@@ -46,7 +46,7 @@ function parsePositive(text: string): number {
 }
 
 /** `65536`, `64KiB` or `8MiB`, in bytes. */
-export function parseBytes(text: string): number {
+function parseBytes(text: string): number {
   const match = /^(\d{1,10})(KiB|MiB)?$/.exec(text);
   const bytes = match ? Number(match[1]) * { B: 1, KiB: 1024, MiB: MIB }[match[2] ?? 'B']! : 0;
   if (bytes < 1 || bytes > 0x7fff_ffff) {

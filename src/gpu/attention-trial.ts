@@ -11,7 +11,7 @@ const TOLERANCE = 1e-3;
 
 /** A form of attention over ragged rows, whole and in parts. Rejects with TrialFailure where it is wrong. */
 export async function tryAttention(trial: KernelTrial, shape: AttentionShape, form: AttentionForm): Promise<void> {
-  const { heads, kvHeads, headSize } = shape;
+  const { heads, kvHeads, headSize, window = 0, bidirectional = false } = shape;
   const data = new TrialData(headSize);
   const pool = new KvPool(BLOCKS, kvHeads, headSize);
   pool.values.set(data.numbers(pool.values.length, 2));
@@ -22,12 +22,14 @@ export async function tryAttention(trial: KernelTrial, shape: AttentionShape, fo
     { slot: 2, tokens: new Uint32Array(3), startPosition: 63, blockTable: [0, 5, 8, 1, 6] },
     { slot: 3, tokens: 'slot', startPosition: 0, blockTable: [6] },
   ];
-  const rows = sequences.flatMap(({ tokens, startPosition, blockTable }) =>
-    Array.from({ length: tokens === 'slot' ? 1 : tokens.length }, (_, i) => ({
-      end: startPosition + i + 1,
-      blockTable,
-    })),
-  );
+  const rows = sequences.flatMap(({ tokens, startPosition, blockTable }) => {
+    const count = tokens === 'slot' ? 1 : tokens.length;
+    return Array.from({ length: count }, (_, i) => {
+      const seen = startPosition + i + 1;
+      const first = window > 0 ? Math.max(0, seen - window) : 0;
+      return { first, end: bidirectional ? startPosition + count : seen, blockTable };
+    });
+  });
   const query = data.numbers(rows.length * heads * headSize, 2);
   const { buffer: step, packed } = await trial.step(sequences);
   const [queryBuffer, kv, parts, output] = await Promise.all([
@@ -40,11 +42,11 @@ export async function tryAttention(trial: KernelTrial, shape: AttentionShape, fo
   const attention = await Attention.create(trial.gpu, shape, buffers, { whole: form, parts: form });
   const [actual] = await trial.run((pass) => attention.encode(pass, packed.work), [output]);
   const expected = new Float32Array(query.length);
-  rows.forEach(({ end, blockTable }, row) => {
+  rows.forEach(({ first, end, blockTable }, row) => {
     for (let head = 0; head < heads; head++) {
       const at = (row * heads + head) * headSize;
       const kvHead = Math.floor(head / (heads / kvHeads));
-      const one = { query: query.slice(at, at + headSize), kvHead, blockTable, first: 0, end };
+      const one = { query: query.slice(at, at + headSize), kvHead, blockTable, first, end };
       expected.set(attentionReference(pool, one), at);
     }
   });

@@ -3,6 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { attentionReference } from './attention.reference.ts';
 import { Attention, type AttentionShape, splitItemBytes } from './attention.ts';
 import { type AttentionChoice, attentionChoices } from './attention-choice.ts';
+import { tryAttention } from './attention-trial.ts';
+import { DeviceWatch } from './device-watch.ts';
+import { KernelTrial } from './kernel-trial.ts';
 import { KvPool } from './kv-pool.reference.ts';
 import type { SequenceEntry } from './pack-step.ts';
 import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
@@ -198,6 +201,18 @@ test.skipIf(!long)(
     );
   },
   300_000,
+);
+
+test.each([{}, { window: 33 }, { bidirectional: true }])(
+  'the self-test knows which keys a row of %o sees',
+  async (more) => {
+    const trial = new KernelTrial(new DeviceWatch(bench.gpu.device), 30_000);
+    try {
+      await tryAttention(trial, { heads: 2, kvHeads: 1, headSize: 64, kvFormat: 'f32', ...more }, 'threads');
+    } finally {
+      trial.close();
+    }
+  },
 );
 
 test('heads that are too large for tiles are refused', async () => {

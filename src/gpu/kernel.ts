@@ -5,7 +5,7 @@ import type { BindingKind, CompiledKernel } from './pipeline-cache.ts';
 const MAX_WORKGROUPS = 65_535;
 
 /** Threads of a workgroup, but where a kernel says otherwise. */
-export const WORKGROUP_THREADS = 64;
+const WORKGROUP_THREADS = 64;
 
 export interface KernelSource {
   readonly name: string;
@@ -116,7 +116,7 @@ function withImmediates(code: string): string {
 }
 
 /** The x and y of a dispatch of at least `workgroups` workgroups. */
-export function foldWorkgroups(workgroups: number): [number, number] {
+function foldWorkgroups(workgroups: number): [number, number] {
   const y = Math.ceil(workgroups / MAX_WORKGROUPS);
   return [Math.ceil(workgroups / y), y];
 }

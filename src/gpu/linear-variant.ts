@@ -113,7 +113,7 @@ export function fillUnits(variant: LinearVariant, format?: MatrixFormat): number
 }
 
 /** Bytes of memory that a workgroup shares, at most: what stands in for halves takes twice as much. */
-export function workgroupBytes(variant: LinearVariant, format?: MatrixFormat): number {
+function workgroupBytes(variant: LinearVariant, format?: MatrixFormat): number {
   const { path, rows, columns, threads, columnThreads, splitThreads, fragment } = variant;
   const groupColumns = columns * columnThreads;
   if (fragment) {

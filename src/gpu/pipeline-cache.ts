@@ -2,7 +2,7 @@
 export type BindingKind = 'uniform' | 'immediates' | 'read' | 'write';
 
 /** Bytes of immediates: what WebGPU promises where there are any. */
-export const IMMEDIATE_BYTES = 64;
+const IMMEDIATE_BYTES = 64;
 
 export interface CompiledKernel {
   readonly pipeline: GPUComputePipeline;

@@ -106,7 +106,7 @@ export class KernelBench {
 }
 
 /** [rows, columns] with each row padded to whole words by zeros. */
-export function padRows(data: Float32Array, columns: number): Float32Array<ArrayBuffer> {
+function padRows(data: Float32Array, columns: number): Float32Array<ArrayBuffer> {
   const stride = rowWords(columns) * 4;
   const rows = data.length / columns;
   const padded = new Float32Array(rows * stride);
