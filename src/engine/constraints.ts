@@ -34,7 +34,8 @@ export class Constraints {
   async open(sequence: Sequence): Promise<void> {
     const { grammars, ends, onEvents, now } = this.#options;
     const { constraint, inputIds } = sequence.request;
-    const opening = grammars.open(constraint!, sequence.ids.slice(inputIds.length));
+    const outputIds = sequence.ids.slice(inputIds.length);
+    const opening = grammars.open(constraint!, outputIds, () => !sequence.ended);
     try {
       const matcher = await settledWithin(OPEN_TIMEOUT_MS, opening, 'the constraint was never compiled');
       sequence.matching = new Matching(matcher, this.#patienceMs, now);

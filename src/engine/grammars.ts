@@ -37,9 +37,9 @@ export interface GrammarMatcher {
 export interface Grammars {
   /**
    * A matcher that has taken `outputIds`. Compiled constraints are kept and shared. Rejects with GrammarError, within
-   * a bounded time; also where no first token is possible.
+   * a bounded time; also where no first token is possible, or once `isWanted` says no before its turn has come.
    */
-  open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher>;
+  open(constraint: Constraint, outputIds: readonly number[], isWanted?: () => boolean): Promise<GrammarMatcher>;
   /** Ends its worker. */
   destroy(): void;
 }

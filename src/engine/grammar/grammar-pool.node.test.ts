@@ -234,6 +234,26 @@ describe('an ordinary constraint opens in time', () => {
   });
 });
 
+it('what nobody waits for any more is not compiled', async () => {
+  const compiled: string[] = [];
+  pool = new GrammarPool(vocabulary, (onReport, onFailed) => {
+    const worker = start(onReport, onFailed);
+    const post: typeof worker.post = (command) => {
+      const tasks = command.type === 'work' ? command.tasks : [];
+      for (const task of tasks) if (task.op === 'compile') compiled.push(task.constraint.text);
+      worker.post(command);
+    };
+    return { post, terminate: () => worker.terminate() };
+  });
+  let wanted = true;
+  const open = (text: string) => pool!.open({ kind: 'regex', text }, [], () => wanted || text !== 'b');
+  const [first, aborted, last] = [open('a'), open('b'), open('c')];
+  wanted = false;
+  await expect(aborted).rejects.toMatchObject({ code: 'internal' });
+  expect([await first, await last].map(texts)).toEqual([['a'], ['c']]);
+  expect(compiled).toEqual(['a', 'c']);
+});
+
 describe('a lost worker', () => {
   it('is replaced, and its matchers go on where they were', async () => {
     const lost: (() => void)[] = [];

@@ -77,14 +77,14 @@ export class GrammarPool implements Grammars {
     return this.#alive().length;
   }
 
-  async open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher> {
+  async open(constraint: Constraint, outputIds: readonly number[], isWanted = () => true): Promise<GrammarMatcher> {
     if (constraint.text.length > MAX_TEXT) throw refusal(constraint, `it is over ${MAX_TEXT} characters long`);
     const matcher = new PooledMatcher(constraint, outputIds, {
       open: (matcher) => this.#open(matcher),
       acceptMs: this.#limits.acceptMs,
       closed: () => this.#endEmpty(),
     });
-    matcher.take(await this.#open(matcher));
+    matcher.take(await this.#open(matcher, isWanted));
     return matcher;
   }
 
@@ -95,7 +95,7 @@ export class GrammarPool implements Grammars {
   }
 
   /** Opens the matcher, on a worker that has its constraint or gets it. Rejects with GrammarError. */
-  async #open(matcher: PooledMatcher): Promise<GrammarAnswer> {
+  async #open(matcher: PooledMatcher, isWanted = () => !matcher.isClosed): Promise<GrammarAnswer> {
     for (let tries = 1; ; ) {
       if (this.#destroyed) throw new GrammarError('internal', 'the engine has ended');
       this.#refused.check(matcher.constraint);
@@ -105,6 +105,7 @@ export class GrammarPool implements Grammars {
         if (used !== undefined) return await this.#openIn(used, matcher, this.#limits.openMs);
         const lane = dear ? this.#dear : this.#cheap;
         const answer = await lane.run(async () => {
+          if (!isWanted()) throw new GrammarError('internal', 'nobody waits for it any more');
           // Another one of the same constraint may have shown what it takes.
           return this.#isDear(matcher) === dear ? this.#place(matcher, dear) : undefined;
         });

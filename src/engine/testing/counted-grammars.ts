@@ -15,11 +15,11 @@ export class CountedGrammars implements Grammars {
     this.#wait = wait;
   }
 
-  async open(constraint: Constraint, outputIds: readonly number[]): Promise<GrammarMatcher> {
+  async open(constraint: Constraint, outputIds: readonly number[], isWanted?: () => boolean): Promise<GrammarMatcher> {
     this.opening++;
     try {
       await this.#wait();
-      const matcher = await this.#inner.open(constraint, outputIds);
+      const matcher = await this.#inner.open(constraint, outputIds, isWanted);
       this.opened++;
       return this.#counted(matcher);
     } finally {
