@@ -168,6 +168,8 @@ describe.runIf(process.env.SHOAL_LONG === '1')('in the long tier', () => {
     const page = await browser.open(relay.webUrl);
     for (const [search, message] of [
       ['?kernel=fastest', /no variant of a product is named "fastest"/],
+      ['?kernel=f16-2x1-16x1x8-1', /kernel f16-2x1-16x1x8-1 is of precision fast/],
+      ['?kernel=matrix&precision=fast', /nothing of this model can be of matrix on this GPU/],
       ['?tune=never', /tune is "never" in the address, not auto or off or reset/],
       ['?precision=f16', /precision is "f16" in the address, not exact or fast/],
     ] as const) {
