@@ -64,10 +64,10 @@ test.skipIf(noShell || !(CI || LONG))(
     const [, webPort] = await relay.line(/^page +http:\/\/127\.0\.0\.1:(\d+)\/$/, 20_000);
     await relay.line(/^ready$/, 5_000);
     const authorization = `Bearer ${token}`;
-    expect(await ask(webPort!, '/', { host: 'relay' })).toBe(200);
+    expect(await ask(webPort!, '/', { host: 'relay:8080' })).toBe(200);
     expect(await ask(webPort!, '/healthz', {})).toBe(503);
-    expect(await ask(webPort!, '/metrics', { host: 'relay', authorization })).toBe(200);
-    expect(await ask(webPort!, '/metrics', { host: 'relay' })).toBe(401);
+    expect(await ask(webPort!, '/metrics', { host: 'relay:8080', authorization })).toBe(200);
+    expect(await ask(webPort!, '/metrics', { host: 'relay:8080' })).toBe(401);
     expect(await ask(webPort!, '/', { host: 'another.example' })).toBe(421);
     // What the systemd unit takes for a success.
     expect(await relay.stop()).toBe(143);
