@@ -1,5 +1,5 @@
-// Debian's Prometheus, with the settings of deploy/, scrapes a relay whose node is a page in a real browser: each query of
-// the dashboard gives a series.
+// Debian's Prometheus, with the settings of deploy/, scrapes a relay whose node is a page in a real browser, and a
+// gateway: each query of the dashboard gives a series.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -7,14 +7,16 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { freePort } from '../src/cli/net.ts';
 import { packageRoot } from '../src/cli/paths.ts';
+import { skipGateway } from './harness/gateway.ts';
 import { PROMPT_IDS } from './harness/golden.ts';
+import { postJson } from './harness/openai.ts';
 import { Command } from './harness/processes.ts';
 import { collect, greedyRequest } from './harness/scheduler.ts';
-import { openServing } from './harness/serving.ts';
+import { openServingGateway } from './harness/serving.ts';
 import { until } from './harness/wait.ts';
 
 const found = spawnSync('prometheus', ['--version']).status === 0 && spawnSync('promtool', ['--version']).status === 0;
-const skip = process.env.SHOAL_LONG === '1' && found ? undefined : found ? 'long tier' : 'no prometheus is installed';
+const skip = process.env.SHOAL_LONG !== '1' ? 'long tier' : found ? skipGateway : 'no prometheus is installed';
 
 /** [panel, query], with Grafana's variables as they are chosen at first. */
 function queries(): [string, string][] {
@@ -28,7 +30,7 @@ function queries(): [string, string][] {
 test.skipIf(skip !== undefined)(
   `every query of the dashboard gives a series${skip ? ` (${skip})` : ''}`,
   async () => {
-    const serving = await openServing();
+    const serving = await openServingGateway(2);
     onTestFinished(() => serving.close());
     const folder = mkdtempSync(join(tmpdir(), 'shoal-prometheus-'));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
@@ -37,8 +39,7 @@ test.skipIf(skip !== undefined)(
       .replace('scrape_interval: 5s', 'scrape_interval: 1s')
       .replace('relay:8080', new URL(serving.relay.webUrl).host)
       .replace('/run/secrets/operator', join(folder, 'operator'))
-      // No gateway runs here.
-      .replace('gateway:29000', '127.0.0.1:1');
+      .replace('gateway:29000', new URL(serving.gateway.metricsUrl).host);
     writeFileSync(join(folder, 'operator'), 'an-operators-token');
     writeFileSync(join(folder, 'prometheus.yml'), config);
     const checked = spawnSync('promtool', ['check', 'config', join(folder, 'prometheus.yml')], { encoding: 'utf8' });
@@ -64,13 +65,14 @@ test.skipIf(skip !== undefined)(
       return answer.data.result.map(({ value }) => Number(value[1])).filter(Number.isFinite);
     };
     await until(
-      'Prometheus scrapes the relay',
+      'Prometheus scrapes relay and gateway',
       30_000,
-      async () => (await ask('up{job="shoal"} == 1').catch(() => [])).length > 0,
+      async () => (await ask('up == 1').catch(() => [])).length === 2,
     );
 
     // Some of all that is counted.
     const load = async () => {
+      await postJson(`${serving.gateway.url}/v1/completions`, { model: 'stories260K', prompt: 'Once', max_tokens: 5 });
       await collect(serving.client, greedyRequest(PROMPT_IDS, { maxNewTokens: 40 }));
       await collect(
         serving.client,
