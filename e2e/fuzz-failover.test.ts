@@ -54,6 +54,7 @@ beforeAll(async () => {
     leaseMs: 3_000,
     heartbeatMs: 300,
     closeGraceMs: 0,
+    auditShare: 0,
     // For a rank that nobody has, and for one that comes back.
     startWaitMs: 6_000,
     rejoinWaitMs: 20_000,

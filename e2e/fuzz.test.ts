@@ -35,6 +35,7 @@ beforeAll(async () => {
     grpcPort: 0,
     webPort: 0,
     closeGraceMs: 0,
+    auditShare: 0,
     // A rank that nobody has.
     startWaitMs: 300,
     logger: pino({ level: 'silent' }),

@@ -41,6 +41,7 @@ function openRelay(ports: { grpcPort?: number; webPort?: number } = {}): Promise
     leaseMs: 3_000,
     heartbeatMs: 300,
     closeGraceMs: 0,
+    auditShare: 0,
     ...ports,
   });
 }

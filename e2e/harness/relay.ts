@@ -7,13 +7,13 @@ export interface TestRelay {
   readonly command: Command;
 }
 
-/** `shoal relay` in a process of its own, on free ports unless `args` name them. */
+/** `shoal relay` in a process of its own, on free ports and without audits unless `args` say otherwise. */
 export async function startRelay(
   args: readonly string[] = [],
   node = node22,
   script = shoalScript,
 ): Promise<TestRelay> {
-  const command = new Command(node, [script, 'relay', '--port', '0', '--web-port', '0', ...args]);
+  const command = new Command(node, [script, 'relay', '--port', '0', '--web-port', '0', '--audit-share', '0', ...args]);
   try {
     const [, webUrl] = await command.line(/^page +(https?:\/\/\S+?)\/?$/, 20_000);
     const [, address] = await command.line(/^worker +grpc:\/\/(\S+)$/, 5_000);

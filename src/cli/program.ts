@@ -16,6 +16,7 @@ import {
   parsePort,
   parsePositiveDuration,
   parseRanks,
+  parseShare,
   parseWebUrl,
 } from './values.ts';
 
@@ -174,7 +175,8 @@ function withRelayFlags(command: Command): Command {
       new Option('--schedule-policy <policy>', 'which waiting request is next: longest prefix, first come, or priority')
         .choices(['lpm', 'fcfs', 'priority'])
         .default('lpm'),
-    );
+    )
+    .option('--audit-share <share>', 'part of the samples that a second node scores; 0: none', parseShare, 0.02);
   return withConfig(withTrustFlags(command));
 }
 

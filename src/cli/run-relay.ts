@@ -24,6 +24,7 @@ export interface RelayFlags extends TrustFlags {
   readonly maxQueued: number;
   readonly ranks?: number;
   readonly schedulePolicy: SchedulePolicyName;
+  readonly auditShare: number;
 }
 
 export interface RunningRelay {
@@ -74,6 +75,7 @@ export async function runRelay(
       maxQueued: flags.maxQueued,
       ...(flags.ranks === undefined ? {} : { ranks: flags.ranks }),
       schedulePolicy: flags.schedulePolicy,
+      auditShare: flags.auditShare,
       // The standard output is the command's own.
       logger: pino({ level: process.env.SHOAL_LOG ?? 'warn' }, pino.destination({ dest: 2, sync: true })),
     });

@@ -14,6 +14,13 @@ export function parsePort(text: string): number {
   return Number(text);
 }
 
+/** A part of a whole. */
+export function parseShare(text: string): number {
+  const share = Number(text);
+  if (!/^\d*\.?\d+$/.test(text) || share > 1) throw new InvalidArgumentError('it must be a number from 0 to 1.');
+  return share;
+}
+
 export function parseHostPort(text: string): HostPort {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(text);
   if (!match || Number(match[3]) > 65_535 || Number(match[3]) === 0) {

@@ -18,7 +18,7 @@ import { NodeLink } from './node-link.ts';
 import { viewOf } from './node-view.ts';
 import { MAX_NODES } from './options.ts';
 import { PrefixIndex } from './prefix-index.ts';
-import { PutOut } from './put-out.ts';
+import { AUDITED_OUT_MS, PutOut } from './put-out.ts';
 import { RecentLosses } from './recent-losses.ts';
 import { Signal } from './signal.ts';
 
@@ -52,6 +52,7 @@ export class Fleet implements LinkOwner {
   readonly prefixes = new PrefixIndex();
   private readonly sessions = new Map<string, NodeLink>();
   private readonly putOut = new PutOut();
+  private readonly auditedOut = new PutOut(undefined, AUDITED_OUT_MS);
   private readonly losses = new RecentLosses();
   private lastEpoch = 0n;
   private closed = false;
@@ -85,8 +86,8 @@ export class Fleet implements LinkOwner {
     return pools.length > 0 ? Math.max(...pools) : undefined;
   }
 
-  /** Opens or resumes a session. Throws ConnectError before the first command. */
-  attach(request: AttachRequest, signal: AbortSignal): AsyncGenerator<NodeCommand> {
+  /** Opens or resumes a session. `trusted`: with an operator's own page. Throws ConnectError before the first command. */
+  attach(request: AttachRequest, signal: AbortSignal, trusted = false): AsyncGenerator<NodeCommand> {
     if (this.closed) throw new ConnectError('The relay is closing.', Code.Unavailable);
     const facts = readNodeFacts(request, this.settings);
     if (request.resume) {
@@ -97,7 +98,7 @@ export class Fleet implements LinkOwner {
       this.drainOther(link, request.build);
       return link.attach(++this.lastEpoch, seen, signal);
     }
-    const banMs = this.putOut.leftMs(facts.nodeId);
+    const banMs = Math.max(this.putOut.leftMs(facts.nodeId), this.auditedOut.leftMs(facts.nodeId));
     if (banMs > 0) {
       // A status after which a page tries again, at its longest pause.
       const wait = `taken again in ${Math.ceil(banMs / 1000)} s`;
@@ -111,7 +112,7 @@ export class Fleet implements LinkOwner {
     }
     const rank = this.freeRank();
     const { relayEpoch, prefixes, losses } = this;
-    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch, prefixes, losses }, this);
+    const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch, prefixes, losses }, this, trusted);
     this.sessions.set(link.token, link);
     this.log.info({ rank, node: facts.nodeId, adapter: facts.adapter }, 'node attached');
     this.drainOther(link, facts.build);
@@ -130,6 +131,15 @@ export class Fleet implements LinkOwner {
       throw new ConnectError('The detach is of an older session epoch.', Code.Aborted);
     }
     link.end(new ConnectError('The node detached.', Code.Aborted));
+  }
+
+  /** An audit found that the node of this id lies: its work goes on elsewhere, and it isn't taken again for long. */
+  expel(nodeId: string): void {
+    this.auditedOut.add(nodeId);
+    const why = "The node told what can't be: an output that the model does not give.";
+    for (const link of this.links) {
+      if (link.facts.nodeId === nodeId) link.end(new ConnectError(why, Code.InvalidArgument));
+    }
   }
 
   close(): void {

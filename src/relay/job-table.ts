@@ -38,11 +38,16 @@ export class JobTable {
         `The request and its answer may take ${bytes} bytes, and ${MAX_HELD_BYTES - this.held} are free: ask for less, or later.`,
       );
     }
-    const job = new Job(++this.lastId, request);
+    const job = new Job(this.newId(), request);
     this.jobs.add(job);
     this.held += bytes;
     if (requestId !== '') this.byRequestId.set(requestId, job);
     return job;
+  }
+
+  /** Of a job, whether it comes into the table or not: nodes know jobs by it. */
+  newId(): bigint {
+    return ++this.lastId;
   }
 
   find(requestId: string): Job | undefined {

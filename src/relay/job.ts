@@ -47,6 +47,8 @@ export class Job {
   firstTokenAt: number | undefined;
   /** The node it runs at; undefined while it waits. */
   host: JobHost | undefined;
+  /** Nodes that it ran at, by id. */
+  readonly ranAt = new Set<string>();
   /** It ran at a node that was lost. */
   interrupted = false;
   /** How long it has waited with no node to take it, in milliseconds, since it came or was last interrupted. */

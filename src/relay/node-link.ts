@@ -35,6 +35,8 @@ export class NodeLink implements JobHost, StreamSource {
   readonly token = randomBytes(24).toString('base64url');
   readonly facts: NodeFacts;
   readonly rank: number;
+  /** An operator's own page. */
+  readonly trusted: boolean;
   readonly outbox = new CommandOutbox();
   readonly woken = new Signal();
   load: NodeLoad | undefined;
@@ -61,8 +63,9 @@ export class NodeLink implements JobHost, StreamSource {
   private connected = false;
   private draining = false;
 
-  constructor(facts: NodeFacts, rank: number, settings: LinkSettings, owner: LinkOwner) {
+  constructor(facts: NodeFacts, rank: number, settings: LinkSettings, owner: LinkOwner, trusted = false) {
     this.facts = facts;
+    this.trusted = trusted;
     this.rank = rank;
     this.settings = settings;
     this.owner = owner;
@@ -127,6 +130,7 @@ export class NodeLink implements JobHost, StreamSource {
   run(job: Job): void {
     const maxNewTokens = newTokensAt(job, this.facts);
     job.host = this;
+    job.ranAt.add(this.facts.nodeId);
     job.givenAt ??= performance.now();
     this.givenSamples += job.unfinished.length;
     const seq = this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });

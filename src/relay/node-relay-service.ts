@@ -51,7 +51,7 @@ export function nodeRelayService(fleet: Fleet, bounds: NodeBounds): ServiceImpl<
       if (request.resume === undefined) quota.check(owners, new Set(fleet.links.map(({ token }) => token)));
       let forget = () => {};
       try {
-        for await (const command of fleet.attach(request, context.signal)) {
+        for await (const command of fleet.attach(request, context.signal, principal.role === 'operator')) {
           if (command.command.case === 'welcome') {
             const welcome = command.command.value;
             quota.add(welcome.sessionToken, owners);

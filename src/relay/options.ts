@@ -95,6 +95,8 @@ export interface RelayOptions {
   /** Nodes of one host, and of one session. */
   readonly hostNodes?: number;
   readonly sessionNodes?: number;
+  /** Part of the finished samples that another node scores and the relay redraws, in [0, 1]. */
+  readonly auditShare?: number;
   /** Defaults to warnings and worse on the standard output. */
   readonly logger?: Logger;
 }
@@ -132,6 +134,7 @@ export const defaultOptions = {
   hostConnections: 512,
   hostNodes: 128,
   sessionNodes: 8,
+  auditShare: 0.02,
 } as const;
 
 /** Options with the defaults in place. */
@@ -162,13 +165,16 @@ export function settle(options: RelayOptions): RelaySettings {
   const settings = { ...defaultOptions, ranks: undefined, schedulePolicy: 'lpm', ...given } as RelaySettings;
   for (const key of Object.keys(defaultOptions) as (keyof typeof defaultOptions)[]) {
     const value: unknown = settings[key];
-    if (typeof value === 'string') continue;
+    if (typeof value === 'string' || key === 'auditShare') continue;
     const least = key.endsWith('Port') || MAY_BE_ZERO.has(key) ? 0 : 1;
     if (!Number.isInteger(value) || (value as number) < least || (value as number) > MAX_TIMER_MS) {
       throw new RangeError(`${key} must be an integer in [${least}, ${MAX_TIMER_MS}], got ${String(value)}.`);
     }
   }
-  const { ranks, schedulePolicy } = settings;
+  const { ranks, schedulePolicy, auditShare } = settings;
+  if (!(auditShare >= 0 && auditShare <= 1)) {
+    throw new RangeError(`auditShare must be in [0, 1], got ${String(auditShare)}.`);
+  }
   if (!SCHEDULE_POLICIES.includes(schedulePolicy)) {
     throw new RangeError(
       `schedulePolicy must be one of ${SCHEDULE_POLICIES.join(', ')}, got ${String(schedulePolicy)}.`,

@@ -7,6 +7,9 @@ import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
 import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
 import { BuildSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
+import { AuditCounts } from './audit/audit-counts.ts';
+import { Audits } from './audit/audits.ts';
+import { AUDIT_TOLERANCE } from './audit/tolerance.ts';
 import { rpcAccess } from './auth/access-table.ts';
 import { Fleet } from './fleet.ts';
 import { listenGrpc } from './grpc-server.ts';
@@ -79,17 +82,34 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
       schedulePolicy: settings.schedulePolicy,
     },
     {
-      onLost(jobs) {
+      onLost(all) {
+        const jobs = audits.withoutAudits(all);
         metrics.failedOver(jobs.filter((job) => job.interrupted).length);
         router.requeue(jobs);
       },
-      onChange: () => router.pump(),
+      onChange: () => {
+        router.pump();
+        if (router.waiting.length > 0) audits.giveWay();
+        else audits.pump();
+      },
       onTokens: (count, ms) => metrics.tokens(count, ms),
     },
     log,
   );
   const router = new Router(() => fleet.links, settings);
   const metrics = new Metrics({ modelName: model.name, serving: () => fleet.serving, waiting: () => router.waiting });
+  const audits = new Audits({
+    share: settings.auditShare,
+    tolerance: AUDIT_TOLERANCE,
+    vocabSize: model.vocabSize,
+    links: () => fleet.links,
+    busy: () => router.waiting.length > 0,
+    newJobId: () => table.newId(),
+    putOut: (nodeId) => fleet.expel(nodeId),
+    counts: new AuditCounts(metrics.registry),
+    log,
+    random: Math.random,
+  });
   const serving = () => !closing && fleet.serving.length > 0;
 
   const scheduler = schedulerService({
@@ -97,6 +117,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     fleet,
     table,
     router,
+    audits,
     metrics,
     log,
     packageVersion: options.build.packageVersion,
@@ -154,9 +175,12 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     throw error;
   });
   log.info({ grpcPort: grpcServer.port, webPort: webServer.port, model: model.name, digest: model.digest }, 'relay up');
+  if (settings.auditShare > 0)
+    log.info({ share: settings.auditShare, tolerance: AUDIT_TOLERANCE }, 'samples are audited');
 
   async function close(): Promise<void> {
     closing = true;
+    audits.close();
     fleet.changed.notify();
     const closed = new ContractError(Code.Unavailable, 'The relay is closing.');
     for (const job of router.waiting.slice()) job.fail(closed);

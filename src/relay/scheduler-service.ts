@@ -11,6 +11,7 @@ import {
 } from '../contract/gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from '../contract/normalise-request.ts';
 import type { ModelLimits } from '../contract/normalised-request.ts';
+import type { Audits } from './audit/audits.ts';
 import { principalOf } from './auth/principal.ts';
 import type { Fleet } from './fleet.ts';
 import { flushCache } from './flush-cache.ts';
@@ -33,6 +34,7 @@ export interface SchedulerParts {
   readonly fleet: Fleet;
   readonly table: JobTable;
   readonly router: Router;
+  readonly audits: Audits;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly packageVersion: string;
@@ -44,7 +46,7 @@ export interface SchedulerParts {
 
 /** What the gateway talks to. Prompts stay out of logs and metrics; counts go in. */
 export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
-  const { model, fleet, table, router, metrics, log } = parts;
+  const { model, fleet, table, router, audits, metrics, log } = parts;
   const profiles = new Profiles(fleet, log);
   const kvEvents = new KvEvents(fleet.prefixes);
   const startedAtMs = Date.now();
@@ -61,11 +63,13 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
     job.onEnd = () => {
       metrics.jobEnded(job);
+      audits.jobEnded(job);
       table.ended.notify();
     };
     job.onFirstToken = () => metrics.firstToken(job);
     try {
       router.submit(job);
+      if (router.waiting.length > 0) audits.giveWay();
     } catch (error) {
       table.remove(job);
       throw error;

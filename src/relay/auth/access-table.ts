@@ -8,7 +8,8 @@ export type Access = 'public' | readonly Role[];
 
 const CLIENTS = ['client', 'operator'] as const;
 const OPERATORS = ['operator'] as const;
-const NODES = ['node'] as const;
+/** An operator's own page is one that audits trust. */
+const NODES = ['node', 'operator'] as const;
 
 /** By method: an rpc without a row here does not start (`rpcAccess`). */
 const RPCS: ReadonlyMap<DescService, Readonly<Record<string, Access>>> = new Map<

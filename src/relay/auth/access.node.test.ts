@@ -17,9 +17,9 @@ vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 /** Who may, route by route. It is written here a second time on purpose: a row that changes is a decision. */
 const MAY: Readonly<Record<string, readonly Role[] | 'everybody'>> = {
-  '/shoal.relay.v1.NodeRelay/Attach': ['node'],
-  '/shoal.relay.v1.NodeRelay/Report': ['node'],
-  '/shoal.relay.v1.NodeRelay/Detach': ['node'],
+  '/shoal.relay.v1.NodeRelay/Attach': ['node', 'operator'],
+  '/shoal.relay.v1.NodeRelay/Report': ['node', 'operator'],
+  '/shoal.relay.v1.NodeRelay/Detach': ['node', 'operator'],
   '/sglang.grpc.scheduler.SglangScheduler/Generate': ['client', 'operator'],
   '/sglang.grpc.scheduler.SglangScheduler/Abort': ['client', 'operator'],
   '/sglang.grpc.scheduler.SglangScheduler/GetLoads': ['client', 'operator'],
@@ -36,9 +36,9 @@ const MAY: Readonly<Record<string, readonly Role[] | 'everybody'>> = {
   '/sglang.grpc.scheduler.SglangScheduler/UnloadLoRAAdapter': ['operator'],
   '/sglang.grpc.scheduler.SglangScheduler/ListLoadedLoRAAdapters': ['operator'],
   '/metrics': ['operator'],
-  '/model/manifest.json': ['node'],
-  '/model/files/tokenizer.json': ['node'],
-  '/model/files/none': ['node'],
+  '/model/manifest.json': ['node', 'operator'],
+  '/model/files/tokenizer.json': ['node', 'operator'],
+  '/model/files/none': ['node', 'operator'],
   '/healthz': 'everybody',
   '/': 'everybody',
   '/index.html': 'everybody',

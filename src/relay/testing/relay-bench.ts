@@ -32,6 +32,8 @@ export class RelayBench {
       grpcPort: 0,
       webPort: 0,
       closeGraceMs: 0,
+      // What nodes are given is the tests' own, unless they are of audits.
+      auditShare: 0,
       logger: pino({ level: 'silent' }),
       ...options,
     });

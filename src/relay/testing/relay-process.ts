@@ -5,7 +5,11 @@ import { startRelay } from '../relay.ts';
  * A relay in a process of its own: what hangs or kills it can't hide in the test's process, and its event loop is
  * measured apart from the clients'. Options come as one JSON argument.
  */
-const relay = await startRelay({ logger: pino({ level: 'silent' }), ...JSON.parse(process.argv[2] ?? '{}') });
+const relay = await startRelay({
+  logger: pino({ level: 'silent' }),
+  auditShare: 0,
+  ...JSON.parse(process.argv[2] ?? '{}'),
+});
 
 // A turn counts by the time this thread computed in it: on a busy machine it may wait for a core much longer.
 let longestMs = 0;

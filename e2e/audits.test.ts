@@ -1,0 +1,169 @@
+// Audits over the real protocol, between nodes of the real engine over the CPU's runner: honest ones whose kernels round
+// differently, and liars.
+import { pino } from 'pino';
+import { afterEach, expect, test, vi } from 'vitest';
+import { SglangScheduler } from '../src/contract/gen/sglang_scheduler_pb.ts';
+import { Random } from '../src/gpu/testing/random.ts';
+import { type Relay, startRelay } from '../src/relay/relay.ts';
+import { collect, GrpcClient } from '../src/relay/testing/grpc-client.ts';
+import { requestOf } from '../src/relay/testing/relay-bench.ts';
+import { coarseModel } from './harness/coarse-model.ts';
+import { type CpuNode, openCpuNode } from './harness/cpu-node.ts';
+import { servedTinyModel, TINY_MODEL } from './harness/fuzz-world.ts';
+import { type LieRates, LyingRunner } from './harness/lying-runner.ts';
+import { metric } from './harness/relay.ts';
+import { until } from './harness/wait.ts';
+
+vi.setConfig({ testTimeout: 3_600_000 });
+
+const LONG = process.env.SHOAL_LONG === '1';
+const OUTPUT = 16;
+
+const lines: Record<string, unknown>[] = [];
+
+class Fleet {
+  readonly relay: Relay;
+  readonly client: GrpcClient;
+  readonly nodes: CpuNode[] = [];
+  readonly #random = new Random(3);
+  #sent = 0;
+
+  constructor(relay: Relay) {
+    this.relay = relay;
+    this.client = new GrpcClient(relay.grpcPort);
+  }
+
+  static async start(): Promise<Fleet> {
+    lines.length = 0;
+    const relay = await startRelay({
+      model: await servedTinyModel(),
+      build: { packageVersion: '0.0.0-test', pageHash: 'a'.repeat(64) },
+      ...{ grpcPort: 0, webPort: 0, closeGraceMs: 0, auditShare: 1 },
+      logger: pino({ level: 'warn' }, { write: (line: string) => lines.push(JSON.parse(line)) }),
+    });
+    return new Fleet(relay);
+  }
+
+  get webUrl(): string {
+    return `http://127.0.0.1:${this.relay.webPort}`;
+  }
+
+  /** Opens a node; one with `lies` tells these. */
+  async node(nodeId: string, { coarse = false, lies = {} }: { coarse?: boolean; lies?: LieRates } = {}) {
+    let runner: LyingRunner | undefined;
+    const random = new Random(nodeId.length * 1_000 + this.nodes.length);
+    const { webPort, model } = this.relay;
+    const node = await openCpuNode({ webPort, digest: model.digest }, coarse ? coarseModel(TINY_MODEL) : TINY_MODEL, {
+      ...{ nodeId, maxRunning: 8, kvBlocks: 64 },
+      around: (inner) => {
+        runner = new LyingRunner(inner, lies, () => random.uniform());
+        return runner;
+      },
+    });
+    const serving = this.nodes.push(node);
+    await until('it serves', 10_000, async () => (await this.count('shoal:nodes')) >= serving);
+    return { node, runner: runner! };
+  }
+
+  /** So many requests, as many at a time as there are nodes, of every sort that audits redraw. */
+  async ask(count: number): Promise<void> {
+    for (let at = 0; at < count; at += 3) await Promise.all([this.#ask(), this.#ask(), this.#ask()]);
+  }
+
+  async #ask(): Promise<void> {
+    const inputIds = Array.from({ length: this.#random.integer(3, 20) }, () => this.#random.integer(3, 63));
+    const sort = this.#sent++ % 4;
+    const sampling = [
+      { temperature: 0 },
+      { temperature: 1 },
+      { temperature: 0.7, topP: 0.9, topK: 12 },
+      { temperature: 1.2, presencePenalty: 0.5, minP: 0.05 },
+    ][sort]!;
+    const request = requestOf(inputIds, { ...sampling, maxNewTokens: OUTPUT });
+    const { error } = await collect(this.client.stream(SglangScheduler.method.generate, request));
+    expect(error).toBeUndefined();
+  }
+
+  count(name: string): Promise<number> {
+    return metric(this.webUrl, name).catch(() => 0);
+  }
+
+  async labelled(line: string): Promise<number> {
+    const text = await (await fetch(`${this.webUrl}/metrics`)).text();
+    const [name, label] = line.split(' ');
+    const found = text.split('\n').find((one) => one.startsWith(`${name}{`) && one.includes(label!));
+    return Number(found?.split(' ').at(-1) ?? 0);
+  }
+
+  async close(): Promise<void> {
+    this.client.close();
+    for (const { session } of this.nodes) session.leave();
+    await Promise.all(this.nodes.map(({ ended }) => ended));
+    await this.relay.close();
+  }
+}
+
+let fleet: Fleet | undefined;
+afterEach(async () => {
+  await fleet?.close();
+  fleet = undefined;
+});
+
+const PASSED = 'shoal:audited_samples_total outcome="passes"';
+const FAILED = 'shoal:audited_samples_total outcome="fails"';
+const LIARS = 'shoal:settled_audits_total loser="maker"';
+const FALSE = 'shoal:settled_audits_total loser="auditor"';
+
+test('no honest node is put out, whatever their kernels round', async () => {
+  fleet = await Fleet.start();
+  for (const [nodeId, coarse] of [
+    ['exact-node', false],
+    ['coarse-node', true],
+    ['second-coarse', true],
+  ] as const) {
+    await fleet.node(nodeId, { coarse });
+  }
+  const wanted = LONG ? 10_000 : 40;
+  for (let asked = 0; (await fleet.labelled(PASSED)) < wanted && asked < 3 * wanted; asked += 12) await fleet.ask(12);
+  const passed = await fleet.labelled(PASSED);
+  const judged = await fleet.labelled('shoal:audited_steps_total verdict="agrees"');
+  const open = await fleet.labelled('shoal:audited_steps_total verdict="open"');
+  const differs = await fleet.labelled('shoal:audited_steps_total verdict="differs"');
+  console.log(`${passed} audited samples pass; steps: ${judged} agree, ${differs} differ, ${open} open`);
+  expect(passed).toBeGreaterThanOrEqual(wanted);
+  expect(judged).toBeGreaterThan(4 * open);
+  expect(await fleet.labelled(FAILED)).toBe(0);
+  expect(await fleet.count('shoal:nodes')).toBe(3);
+});
+
+test('a node that lies in some of its samples is put out, and its samples are flagged', async () => {
+  const rate = LONG ? 0.05 : 0.3;
+  fleet = await Fleet.start();
+  await fleet.node('exact-node');
+  await fleet.node('coarse-node', { coarse: true });
+  const liar = await fleet.node('lying-node', { lies: { samples: rate } });
+  for (let asked = 0; (await fleet.labelled(LIARS)) === 0 && asked < 900; asked += 3) await fleet.ask(3);
+  console.log(`out after ${liar.runner.made} samples, ${liar.runner.lied} of them lies`);
+  expect(liar.runner.made).toBeLessThanOrEqual(200);
+  expect(await fleet.labelled(LIARS)).toBe(1);
+  expect(await fleet.labelled(FALSE)).toBe(0);
+  await until('it is out', 5_000, async () => (await fleet!.count('shoal:nodes')) === 2);
+  expect(await fleet.count('shoal:flagged_samples_total')).toBeGreaterThanOrEqual(liar.runner.lied);
+  expect(lines).toContainEqual(expect.objectContaining({ msg: 'samples of a node that lied', node: 'lying-node' }));
+  const settled = lines.find(({ msg }) => msg === 'audit settled');
+  expect(settled).toMatchObject({ node: 'lying-node', loser: 'maker', job: expect.stringMatching(/^\d+$/) });
+  // The others go on, and it doesn't come back.
+  await fleet.ask(4);
+  expect(await fleet.count('shoal:nodes')).toBe(2);
+});
+
+test('an auditor that lies is put out itself', async () => {
+  fleet = await Fleet.start();
+  await fleet.node('exact-node');
+  await fleet.node('coarse-node', { coarse: true });
+  await fleet.node('lying-node', { lies: { scores: 1 } });
+  for (let asked = 0; (await fleet.labelled(FALSE)) === 0 && asked < 150; asked += 3) await fleet.ask(3);
+  expect(await fleet.labelled(FALSE)).toBe(1);
+  expect(await fleet.labelled(LIARS)).toBe(0);
+  await until('it is out', 5_000, async () => (await fleet!.count('shoal:nodes')) === 2);
+});

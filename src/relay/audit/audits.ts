@@ -1,0 +1,199 @@
+import type { Logger } from 'pino';
+import { Job } from '../job.ts';
+import type { NodeLink } from '../node-link.ts';
+import type { Sample, TopOfPosition } from '../sample.ts';
+import { type AuditCase, partiesOf } from './audit-case.ts';
+import type { AuditCounts } from './audit-counts.ts';
+import { chooseAuditor } from './choose-auditor.ts';
+import { compareScores, type Judgement, judgeSample } from './judge.ts';
+import { MOST_AUDITED_TOKENS, rescoring } from './rescoring.ts';
+import { settle } from './settle.ts';
+import { Standings, shareOf } from './standing.ts';
+
+/** Audits under way at a time; more are not begun. */
+const MOST_RUNNING = 4;
+/** Samples that wait for a third node; of more, the oldest are dropped. */
+const MOST_DISPUTED = 16;
+/** How long one audit may take. */
+const AUDIT_MS = 60_000;
+/** How long a dispute waits for a third node. */
+const DISPUTE_MS = 600_000;
+
+export interface AuditParts {
+  /** Part of the samples that is audited; 0 is none. */
+  readonly share: number;
+  /** Of logprobs of two honest nodes. */
+  readonly tolerance: number;
+  readonly vocabSize: number;
+  readonly links: () => readonly NodeLink[];
+  /** Whether requests wait for room. */
+  readonly busy: () => boolean;
+  readonly newJobId: () => bigint;
+  /** A node lied: by id. */
+  readonly putOut: (nodeId: string) => void;
+  readonly counts: AuditCounts;
+  readonly log: Logger;
+  /** In [0, 1). */
+  readonly random: () => number;
+}
+
+/**
+ * Has some finished samples scored by another node, and redraws them from what it tells: the relay knows seeds and the
+ * rule of draws. Works beside the requests, never before them: what finds no room is dropped, and what is under way leaves
+ * its node once a request waits.
+ */
+export class Audits {
+  private readonly parts: AuditParts;
+  private readonly standings = new Standings();
+  private readonly running = new Map<Job, AuditCase>();
+  /** Failed, and without the scores of a third node. */
+  private disputes: AuditCase[] = [];
+  private closed = false;
+
+  constructor(parts: AuditParts) {
+    this.parts = parts;
+  }
+
+  /** Takes note of a request that is over, and audits some of its samples. */
+  jobEnded(job: Job): void {
+    const [maker, ...others] = job.ranAt;
+    const { constraint, inputEmbeds } = job.request;
+    // What several nodes made, none has to answer for; what a constraint or embeddings shaped, ids alone don't redraw.
+    if (this.closed || job.outcome !== 'complete' || maker === undefined || others.length > 0) return;
+    for (const sample of job.samples) {
+      if (sample.ids.length === 0) continue;
+      const flagged = { job: String(job.id), request: job.request.requestId.slice(0, 200), index: sample.index };
+      this.standings.made(maker, flagged);
+      const share = shareOf(this.parts.share, this.standings.passes(maker));
+      if (this.parts.random() >= share) continue;
+      if (constraint || inputEmbeds || tokensOf(job, sample) > MOST_AUDITED_TOKENS) {
+        this.parts.counts.audited('unfit');
+        continue;
+      }
+      const made = {
+        prompt: job.request.inputIds,
+        output: [...sample.ids],
+        sampling: job.request.sampling,
+        seed: job.seed,
+        index: sample.index,
+      };
+      this.begin({
+        maker,
+        made,
+        sample: flagged,
+        disputed: undefined,
+        unable: [],
+        until: performance.now() + DISPUTE_MS,
+      });
+    }
+  }
+
+  /** Requests wait for room: audits make it. */
+  giveWay(): void {
+    for (const job of [...this.running.keys()]) job.leave();
+  }
+
+  /** Those of `jobs`, which lost their node, that are no audits; audits don't go on elsewhere. */
+  withoutAudits(jobs: readonly Job[]): readonly Job[] {
+    return jobs.filter((job) => {
+      const audit = this.running.has(job);
+      if (audit) job.leave();
+      return !audit;
+    });
+  }
+
+  /** Room or nodes came: disputes may be settled now. */
+  pump(): void {
+    const waiting = this.disputes.splice(0);
+    for (const one of waiting) this.begin(one);
+  }
+
+  close(): void {
+    this.closed = true;
+    this.disputes = [];
+    this.giveWay();
+  }
+
+  /** Nodes' ids whose passes are counted, for metrics. */
+  passes(nodeId: string): number {
+    return this.standings.passes(nodeId);
+  }
+
+  private begin(one: AuditCase): void {
+    const { parts } = this;
+    if (this.closed) return;
+    if (performance.now() >= one.until) {
+      if (one.disputed) parts.counts.settled('nobody');
+      return;
+    }
+    const free = this.running.size < MOST_RUNNING && !parts.busy();
+    const job = new Job(parts.newJobId(), rescoring(one.made.prompt, one.made.output, parts.vocabSize));
+    const link = free ? chooseAuditor(parts.links(), job, partiesOf(one), one.disputed !== undefined) : undefined;
+    if (!link) {
+      this.postpone(one);
+      return;
+    }
+    this.running.set(job, one);
+    const timer = setTimeout(() => job.leave(), AUDIT_MS);
+    job.onEnd = () => {
+      clearTimeout(timer);
+      this.running.delete(job);
+      this.take(one, link.facts.nodeId, job);
+    };
+    link.run(job);
+  }
+
+  /** A dispute waits for a node; another audit is dropped. */
+  private postpone(one: AuditCase): void {
+    if (!one.disputed) {
+      this.parts.counts.audited('dropped');
+      return;
+    }
+    this.disputes.push(one);
+    if (this.disputes.length > MOST_DISPUTED) {
+      this.disputes.shift();
+      this.parts.counts.settled('nobody');
+    }
+  }
+
+  private take(one: AuditCase, nodeId: string, job: Job): void {
+    if (this.closed) return;
+    const told = job.outcome === 'complete' ? job.promptLogprobs?.take()?.map(({ top }) => top) : undefined;
+    if (!told?.every((top): top is TopOfPosition => top !== undefined)) {
+      // One that left for a request may score it yet; what failed it would again.
+      const failed = typeof job.outcome === 'object';
+      this.postpone(failed ? { ...one, unable: [...one.unable, nodeId] } : one);
+      return;
+    }
+    const { vocabSize, tolerance, counts } = this.parts;
+    const judgement = judgeSample(one.made, told, vocabSize, tolerance);
+    if (one.disputed) {
+      this.conclude(one, judgement, nodeId, compareScores(one.disputed.told, told, tolerance));
+      return;
+    }
+    counts.steps(judgement);
+    counts.audited(judgement.verdict);
+    if (judgement.verdict === 'passes') this.standings.passed(one.maker);
+    if (judgement.verdict !== 'fails') return;
+    this.parts.log.warn({ ...one.sample, node: one.maker, auditor: nodeId, ...judgement }, 'sample failed its audit');
+    this.begin({ ...one, disputed: { nodeId, told }, unable: [] });
+  }
+
+  private conclude(one: AuditCase, third: Judgement, thirdId: string, auditors: Judgement): void {
+    const { counts, log, putOut } = this.parts;
+    const loser = settle(third, auditors);
+    counts.settled(loser ?? 'nobody');
+    const auditor = one.disputed!.nodeId;
+    log.warn({ ...one.sample, node: one.maker, auditor, third: thirdId, loser: loser ?? 'nobody' }, 'audit settled');
+    if (!loser) return;
+    const nodeId = loser === 'maker' ? one.maker : auditor;
+    const flagged = this.standings.remove(nodeId);
+    counts.flagged(flagged.length);
+    log.warn({ node: nodeId, samples: flagged }, 'samples of a node that lied');
+    putOut(nodeId);
+  }
+}
+
+function tokensOf(job: Job, sample: Sample): number {
+  return job.request.inputIds.length + sample.ids.length;
+}
