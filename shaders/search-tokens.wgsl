@@ -9,7 +9,9 @@
 //
 // The kernel declares `logits` (f32) and `lists`; a workgroup of THREADS calls it together. Prepend logit-key and
 // sampler-state.
-const DIGITS_OF_THREAD = 256u / THREADS;
+// Digits are added in groups, whatever the threads, so that sums are the same.
+const GROUPS = 16u;
+const DIGITS_OF_GROUP = 16u;
 const FEW = 32u;
 const FEW_UNITS = 67108864.0;
 
@@ -41,8 +43,8 @@ struct Found {
   massThrough: f32,
 }
 
-var<workgroup> laneCounts: array<u32, THREADS>;
-var<workgroup> laneMasses: array<f32, THREADS>;
+var<workgroup> groupCounts: array<u32, GROUPS>;
+var<workgroup> groupMasses: array<f32, GROUPS>;
 var<workgroup> firstRank: atomic<u32>;
 // From one thread to all: key, id, tokens before it, weight before it; or digit, tokens that have it, and these two.
 var<workgroup> told: vec4<u32>;
@@ -148,14 +150,16 @@ fn narrowed(lane: u32, s: Search, top: f32, bottom: f32, mass: f32) -> vec4<u32>
       }
     }
     storageBarrier();
-    var laneCount = 0u;
-    var laneMass = 0.0;
-    for (var i = lane * DIGITS_OF_THREAD; i < (lane + 1u) * DIGITS_OF_THREAD; i++) {
-      laneCount += atomicLoad(&lists[s.digitsAt + i]);
-      laneMass += massOf(s.digitsAt + i, 1.0 / unit);
+    for (var group = lane; group < GROUPS; group += THREADS) {
+      var count = 0u;
+      var groupMass = 0.0;
+      for (var i = group * DIGITS_OF_GROUP; i < (group + 1u) * DIGITS_OF_GROUP; i++) {
+        count += atomicLoad(&lists[s.digitsAt + i]);
+        groupMass += massOf(s.digitsAt + i, 1.0 / unit);
+      }
+      groupCounts[group] = count;
+      groupMasses[group] = groupMass;
     }
-    laneCounts[lane] = laneCount;
-    laneMasses[lane] = laneMass;
     workgroupBarrier();
     if (lane == 0u) {
       pickDigit(s.digitsAt, countBefore, massBefore, s.limit, mass, 1.0 / unit);
@@ -209,14 +213,14 @@ fn pickDigit(digitsAt: u32, countBefore: u32, massBefore: f32, limit: u32, mass:
   var before = massBefore;
   var count = countBefore;
   var running = massBefore;
-  var lanes = 0u;
-  for (var i = 0u; i < THREADS; i++) {
-    if (laneCounts[i] > 0u) {
+  var group = 0u;
+  for (var i = 0u; i < GROUPS; i++) {
+    if (groupCounts[i] > 0u) {
       pick.z = count;
       before = running;
-      lanes = i;
-      count += laneCounts[i];
-      running += laneMasses[i];
+      group = i;
+      count += groupCounts[i];
+      running += groupMasses[i];
       if (running > mass || count >= limit) {
         break;
       }
@@ -224,7 +228,7 @@ fn pickDigit(digitsAt: u32, countBefore: u32, massBefore: f32, limit: u32, mass:
   }
   count = pick.z;
   running = before;
-  for (var i = lanes * DIGITS_OF_THREAD; i < (lanes + 1u) * DIGITS_OF_THREAD; i++) {
+  for (var i = group * DIGITS_OF_GROUP; i < (group + 1u) * DIGITS_OF_GROUP; i++) {
     let some = atomicLoad(&lists[digitsAt + i]);
     if (some > 0u) {
       pick = vec3<u32>(i, some, count);

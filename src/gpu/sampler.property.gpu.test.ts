@@ -16,17 +16,19 @@ const MAX_TOP = TILE * 600;
 const MAX_IDS = 3;
 
 /** Vocabularies, with or without buckets, and how many tiles of random rows each gets: in CI, and at length. */
-const PLACES = [
-  { vocabulary: 32, small: 4096, tiles: 8, long: 160 },
+const PLACES: readonly (Place & { readonly tiles: number; readonly long: number })[] = [
+  ...[1, 2, 3, 64, 65].map((vocabulary) => ({ vocabulary, small: 4096, tiles: 2, long: 40 })),
+  { vocabulary: 32, small: 4096, tiles: 4, long: 160 },
   { vocabulary: 513, small: 4096, tiles: 8, long: 120 },
-  { vocabulary: 512, small: 0, threads: 64, tiles: 8, long: 120 },
+  { vocabulary: 512, small: 0, threads: 64, tiles: 6, long: 120 },
   { vocabulary: 1001, small: 0, tiles: 6, long: 100 },
   { vocabulary: 1000, small: 0, late: true, tiles: 4, long: 60 },
   { vocabulary: 4096, small: 4096, threads: 64, tiles: 3, long: 40 },
+  { vocabulary: 4097, small: 4096, tiles: 1, long: 60 },
   { vocabulary: 9000, small: 4096, tiles: 4, long: 60 },
   { vocabulary: 49_152, small: 4096, tiles: 2, long: 30 },
   { vocabulary: 151_936, small: 4096, tiles: 1, long: 12 },
-] as const;
+];
 
 let bench: KernelBench;
 beforeAll(async () => {
@@ -181,6 +183,19 @@ function checkLogprobs(logits: Float32Array, entry: LogitsEntry, told: Told, ids
   });
 }
 
+function randomTile(random: Random, vocabulary: number) {
+  const rows = Array.from({ length: TILE }, () => randomLogits(random, vocabulary));
+  let topAt = 0;
+  const entries = rows.map((_, i): LogitsEntry => {
+    const scored = random.integer(0, 9) === 0 ? random.integer(0, vocabulary - 1) : undefined;
+    const drawn = randomEntry(random, vocabulary);
+    const entry = { ...drawn, sampled: drawn.sampled && scored === undefined, scored, topAt };
+    topAt += entry.top;
+    return { ...entry, idLogprobs: random.integer(0, 3) === 0, idsAt: i * MAX_IDS };
+  });
+  return { rows, entries };
+}
+
 test.each(PLACES)('random rows of $vocabulary ids, searched whole up to $small', async ({ tiles, long, ...place }) => {
   const { vocabulary } = place;
   const random = new Random(vocabulary + place.small);
@@ -188,15 +203,7 @@ test.each(PLACES)('random rows of $vocabulary ids, searched whole up to $small',
   const verdicts = { same: 0, edge: 0 };
   for (let round = 0; round < (import.meta.env.SHOAL_LONG === '1' ? long : tiles); round++) {
     const ids = Array.from({ length: MAX_IDS }, () => random.integer(0, vocabulary - 1));
-    const rows = Array.from({ length: TILE }, () => randomLogits(random, vocabulary));
-    let topAt = 0;
-    const entries = rows.map((_, i): LogitsEntry => {
-      const scored = random.integer(0, 9) === 0 ? random.integer(0, vocabulary - 1) : undefined;
-      const drawn = randomEntry(random, vocabulary);
-      const entry = { ...drawn, sampled: drawn.sampled && scored === undefined, scored, topAt };
-      topAt += entry.top;
-      return { ...entry, idLogprobs: random.integer(0, 3) === 0, idsAt: i * MAX_IDS };
-    });
+    const { rows, entries } = randomTile(random, vocabulary);
     const told = await tile.sample(rows, entries, ids);
     entries.forEach((entry, i) => {
       const logits = rows[i]!;
@@ -214,4 +221,30 @@ test.each(PLACES)('random rows of $vocabulary ids, searched whole up to $small',
   }
   // Edges are as rare as rounding makes them.
   expect(verdicts.edge).toBeLessThanOrEqual(0.02 * verdicts.same + 1);
+});
+
+test.each([0, 4096])('a row has the same bits with few threads and many, searched whole up to %i', async (small) => {
+  const random = new Random(small + 5);
+  const vocabulary = 1000;
+  const [few, many] = [
+    await SampledTile.open({ vocabulary, small, threads: 4 }),
+    await SampledTile.open({ vocabulary, small, threads: 64 }),
+  ];
+  for (let round = 0; round < (import.meta.env.SHOAL_LONG === '1' ? 60 : 4); round++) {
+    const { rows, entries } = randomTile(random, vocabulary);
+    const chosen = ({ id, nonFinite, logprob, top, searched, ...of }: Told) => [
+      ...[id, nonFinite, logprob, top, searched],
+      ...(searched ? [of.cutKey, of.cutId, of.keptMass] : []),
+    ];
+    const told = (await few.sample(rows, entries, [0, 7, 999])).map(chosen);
+    expect((await many.sample(rows, entries, [0, 7, 999])).map(chosen)).toEqual(told);
+    // And in any place and company.
+    const order = random.permutation(TILE).slice(0, random.integer(1, TILE));
+    const some = await few.sample(
+      order.map((i) => rows[i]!),
+      order.map((i, at) => ({ ...entries[i]!, idsAt: at * MAX_IDS })),
+      [0, 7, 999],
+    );
+    expect(some.map(chosen)).toEqual(order.map((i) => told[i]!));
+  }
 });
