@@ -40,6 +40,8 @@ export function checkBlocks(scheduler: Scheduler): void {
     const held = locks.get(node) ?? 0;
     if (node.locks !== held) throw new Error(`block ${node.block} has ${node.locks} locks and ${held} holders`);
   }
+  const isPrivate = [...running, ...waiting].some(({ kvKey }) => kvKey.private);
+  if (!isPrivate && nodes.size > [...kv.prefixes.nodes()].length) throw new Error('what was private is left');
   for (const sequence of waiting) {
     if (sequence.slot >= 0 || sequence.kv.table.length > 0) throw new Error('a waiting sequence holds blocks');
   }
