@@ -117,6 +117,7 @@ export class Engine {
       }
       this.#scheduler.add(sequence);
       if (request.constraint) this.#open(sequence);
+      this.#awaitKernels(sequence);
     }
     this.#wake();
   }
@@ -194,6 +195,17 @@ export class Engine {
       () => this.#wake(),
       (error) => this.#break(error),
     );
+  }
+
+  #awaitKernels(sequence: Sequence): void {
+    const { sampling, topLogprobs: top } = sequence.request;
+    const due = this.#runner.awaits?.({ sampled: sampling.temperature > 0, topK: sampling.topK, top });
+    if (!due) return;
+    sequence.awaitsKernels = true;
+    void due.then(() => {
+      sequence.awaitsKernels = false;
+      this.#wake();
+    });
   }
 
   #all(): Sequence[] {

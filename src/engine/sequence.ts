@@ -35,6 +35,8 @@ export class Sequence {
   readonly promptLogprobs: PromptLogprobs | undefined;
   /** Its way through its request's constraint, once that is compiled. */
   matching: Matching | undefined;
+  /** Kernels that draw as it asks are yet to be compiled. */
+  awaitsKernels = false;
   /** Tokens being drawn by the steps under way, or drawn and with its matcher: they follow `ids`. */
   drawing = 0;
   /** Positions whose KV is computed once the steps under way are done. */
@@ -131,9 +133,9 @@ export class Sequence {
     return this.request.maxNewTokens === 0;
   }
 
-  /** Its constraint is being compiled. */
+  /** Its constraint is being compiled, or kernels that it can't do without. */
   get compiling(): boolean {
-    return this.request.constraint !== undefined && this.matching === undefined;
+    return this.awaitsKernels || (this.request.constraint !== undefined && this.matching === undefined);
   }
 
   /** Whether its next step draws a token from one row. */

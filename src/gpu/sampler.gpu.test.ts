@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Gpu } from './gpu.ts';
 import type { LogitsEntry } from './pack-step.ts';
+import { Sampler } from './sampler.ts';
 import {
   argmaxReference,
   FLOAT_MAX,
@@ -221,6 +223,30 @@ test.each([32, 61])(
     expect(drawn.map(({ id }) => id)).toEqual(expected);
   },
 );
+
+test('what more than a head is drawn from is awaited while it is compiled, and nothing else', async () => {
+  const gpu = new Gpu(bench.gpu.device, { late: true });
+  const vocabulary = 300;
+  const shape = { vocabulary, tileRows: 1, maxLogitsRows: 1, maxTop: 300, maxIds: 1, maxLogprobIds: 1 };
+  const zeros = () => bench.zeros(512);
+  const buffers = { step: await zeros(), logits: await zeros(), lastIds: await zeros(), slotIds: await zeros() };
+  const sampler = await Sampler.create(gpu, { ...shape, smallVocabulary: 0 }, buffers);
+  const awaited = () =>
+    [
+      { sampled: true, topK: 65, top: 0 },
+      { sampled: true, topK: 0, top: 21 },
+      { sampled: false, topK: 0, top: 65 },
+      { sampled: true, topK: 64, top: 20 },
+      { sampled: true, topK: 300, top: 20 },
+      { sampled: false, topK: 65, top: 64 },
+    ].map((row) => sampler.awaits(row) !== undefined);
+  expect(awaited()).toEqual([true, true, true, false, false, false]);
+  const due = sampler.awaits({ sampled: true, topK: 65, top: 0 });
+  expect(await gpu.compileLate()).toEqual([]);
+  await due;
+  expect(awaited()).not.toContain(true);
+  gpu.destroy();
+});
 
 test('the slot keeps the id, where the row is its last', async () => {
   const random = new Random(10);

@@ -61,6 +61,9 @@ export interface TileRow {
   readonly idLogprobs?: boolean | undefined;
 }
 
+/** What decides how a row's tokens are searched for. */
+export type SearchedRow = Pick<TileRow, 'sampled' | 'topK' | 'top'>;
+
 export interface SamplerState {
   /** [maxLogitsRows, RESULT_WORDS] u32. */
   readonly results: GPUBuffer;
@@ -91,6 +94,8 @@ export class Sampler {
   readonly #shape: SamplerShape;
   /** The search of many tokens of a large vocabulary; it may come late. */
   #buckets: { readonly kernels: BucketKernels; readonly tiles: readonly BucketGroups[] } | undefined;
+  /** Settles once that search is there, or was refused; undefined then, and where there is none. */
+  #bucketsDue: Promise<void> | undefined;
 
   private constructor(state: SamplerState, kernels: SamplerKernels, tiles: readonly TileGroups[], shape: SamplerShape) {
     this.results = state.results;
@@ -139,14 +144,31 @@ export class Sampler {
     const groups = await Promise.all(tiles.map((tile) => bindTile(kernels, tile)));
     const sampler = new Sampler(state, kernels, groups, shape);
     if (small) return sampler;
+    let settle: () => void = () => {};
+    sampler.#bucketsDue = new Promise((resolve) => {
+      settle = resolve;
+    });
     await gpu.late(async () => {
-      const some = await compileBuckets(gpu, variant);
-      sampler.#buckets = {
-        kernels: some,
-        tiles: await Promise.all(tiles.map((tile) => bindBuckets(kernels, some, tile))),
-      };
+      try {
+        const some = await compileBuckets(gpu, variant);
+        sampler.#buckets = {
+          kernels: some,
+          tiles: await Promise.all(tiles.map((tile) => bindBuckets(kernels, some, tile))),
+        };
+      } finally {
+        sampler.#bucketsDue = undefined;
+        settle();
+      }
     });
     return sampler;
+  }
+
+  /**
+   * Settles once all is there that draws such a row, or was refused for good; undefined: it is. What stands in until then
+   * draws right, but adds in another order: no row may go from the one to the other.
+   */
+  awaits(row: SearchedRow): Promise<void> | undefined {
+    return this.#isManyDrawn(row) || this.#isManyRanked(row) ? this.#bucketsDue : undefined;
   }
 
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
@@ -206,14 +228,21 @@ export class Sampler {
     return sampled && topP < 1 && (topK === 0 || topK >= this.#shape.vocabulary);
   }
 
+  #isBucketed(row: TileRow): boolean {
+    return this.#buckets !== undefined && this.#isManyDrawn(row);
+  }
+
+  #isRankedByBuckets(row: TileRow): boolean {
+    return this.#buckets !== undefined && this.#isManyRanked(row);
+  }
+
   /** Its top k is past every head: it is searched for, by buckets. */
-  #isBucketed({ sampled, topK }: TileRow): boolean {
-    return sampled && this.#buckets !== undefined && topK > HEAD_MOST && topK < this.#shape.vocabulary;
+  #isManyDrawn({ sampled, topK }: SearchedRow): boolean {
+    return sampled && topK > HEAD_MOST && topK < this.#shape.vocabulary;
   }
 
   /** Its top logprobs are more than its head tells. */
-  #isRankedByBuckets({ sampled, topK, top }: TileRow): boolean {
-    if (this.#buckets === undefined) return false;
+  #isManyRanked({ sampled, topK, top }: SearchedRow): boolean {
     if (!sampled) return top > HEAD_MOST;
     return top > (topK > 0 && topK <= HEAD_MOST && topK < this.#shape.vocabulary ? topK : HEAD);
   }

@@ -1,11 +1,13 @@
 import { DispatchRecorder } from '../gpu/dispatch-recorder.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import type { ShaderError } from '../gpu/pipeline-cache.ts';
+import type { SearchedRow } from '../gpu/sampler.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
 import { checkMasks } from './masks.ts';
 import { maxStagingWords, readStep, stagingLayout } from './read-step.ts';
 import { ReadbackRing } from './readback-ring.ts';
 import type { Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
+import { RunnerLostError } from './runner-lost-error.ts';
 import type { SlotBuffers } from './slot-buffers.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { type DrawParts, StepDraws } from './step-draws.ts';
@@ -16,11 +18,6 @@ import { profileStep } from './step-profiler.ts';
 
 /** Steps that may be in flight at once. */
 const STEPS_IN_FLIGHT = 4;
-
-/** The runner can do nothing any more: its device is lost, or it was destroyed. */
-export class RunnerLostError extends Error {
-  override readonly name = 'RunnerLostError';
-}
 
 export interface GpuRunnerParts extends DrawParts {
   readonly gpu: Gpu;
@@ -148,6 +145,9 @@ export class GpuRunner implements Runner {
     submitted.validation.push(this.#problem());
     this.#settle(submitted);
   }
+
+  /** See Runner. */
+  awaits = (row: SearchedRow) => this.#parts.sampler.awaits(row);
 
   /** See Runner. Rejects with StepError while a step is under way, with RunnerLostError once the device is lost. */
   async profile(batch: StepBatch, options: ProfileOptions = {}): Promise<StepProfile> {

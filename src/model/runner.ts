@@ -1,3 +1,4 @@
+import type { SearchedRow } from '../gpu/sampler.ts';
 import type { ProfileOptions, StepProfile } from './step-profile.ts';
 
 /** Tokens of KV in one block. */
@@ -158,6 +159,11 @@ export interface Runner {
    * settles after that. Throws StepError where the masks are not one for each masked row.
    */
   drawMasked(masks: readonly (Uint32Array | undefined)[]): void;
+  /**
+   * Settles once the runner can draw rows of this kind as it always will; undefined: it can. Until then no step may have
+   * such a row. Absent: nothing is ever awaited.
+   */
+  awaits?(row: SearchedRow): Promise<void> | undefined;
   /**
    * Times each kernel of `batch` by itself, repeated, without any of its results; no step may be under way, and none
    * comes before the promise settles. Slots stay as they were. KV of the batch's rows and blocks that it copies into hold anything
