@@ -123,7 +123,7 @@ test('no honest node is put out, whatever their kernels round', async () => {
   ] as const) {
     await fleet.node(nodeId, { coarse });
   }
-  const wanted = LONG ? 10_000 : 40;
+  const wanted = LONG ? 10_000 : 20;
   for (let asked = 0; (await fleet.labelled(PASSED)) < wanted && asked < 3 * wanted; asked += 12) await fleet.ask(12);
   const passed = await fleet.labelled(PASSED);
   const judged = await fleet.labelled('shoal:audited_steps_total verdict="agrees"');

@@ -7,7 +7,7 @@ import { Random } from '../../gpu/testing/random.ts';
 import { judgeStep, type StepVerdict } from './redraw.ts';
 import { toldRow } from './told-row.ts';
 
-const RUNS = { numRuns: process.env.SHOAL_LONG === '1' ? 20_000 : 1_500 };
+const RUNS = { numRuns: process.env.SHOAL_LONG === '1' ? 20_000 : 800 };
 
 const PLAIN: NormalisedSampling = {
   ...{ temperature: 1, topP: 1, topK: 0, minP: 0, seed: undefined, maxNewTokens: 8 },
@@ -103,7 +103,7 @@ test('most steps of plain draws are judged, and what they did not draw differs',
   const random = new Random(7);
   const count: Record<StepVerdict, number> = { agrees: 0, differs: 0, open: 0 };
   const wrong: Record<StepVerdict, number> = { agrees: 0, differs: 0, open: 0 };
-  for (let run = 0; run < 2_000; run++) {
+  for (let run = 0; run < 800; run++) {
     const { id, judge } = drawn({
       ...{ seed: BigInt(run), sampleIndex: 0, output: [], logits: run, spread: 3, vocabulary: 100, tolerance: 0.02 },
       ...{ adjusted: false, adjustments: PLAIN },
@@ -118,9 +118,9 @@ test('most steps of plain draws are judged, and what they did not draw differs',
     wrong[judge((id + 1 + Math.floor(random.uniform() * 99)) % 100)]++;
   }
   expect(count.differs).toBe(0);
-  expect(count.agrees).toBeGreaterThan(1_500);
-  expect(wrong.differs).toBeGreaterThan(1_500);
-  expect(wrong.agrees).toBeLessThan(40);
+  expect(count.agrees).toBeGreaterThan(600);
+  expect(wrong.differs).toBeGreaterThan(600);
+  expect(wrong.agrees).toBeLessThan(16);
 });
 
 test.each<[string, Partial<NormalisedSampling>, number[], StepVerdict]>([
