@@ -13,8 +13,9 @@ const LEAST_PIECES = 4;
 /**
  * A file of a manifest over ranges that are not trusted: each piece is checked before a byte of it is given. So a
  * loader may read tensors in its own order, and a broken byte is found where it is. Where reads go on where the last
- * ones ended, the next pieces are fetched meanwhile. Holds the kept pieces, two that are on their way, and the bytes asked for. `onPiece` is told the bytes of each piece when it first comes. Reads reject with
- * CheckpointError naming `url` and bytes, or with what `fetchRange` throws.
+ * ones ended, the next pieces are fetched meanwhile. Holds the kept pieces, two that are on their way, and the bytes
+ * asked for. `onPiece` is told the bytes of each piece when it first comes. Reads reject with CheckpointError naming
+ * `url` and bytes, or with what `fetchRange` throws.
  */
 export class CheckedSource implements ByteSource {
   readonly name: string;

@@ -2,9 +2,12 @@ import { clockInWords } from '../gpu/gpu-clock.ts';
 import type { Runner, StepBatch } from '../model/runner.ts';
 import type { KernelProfile, StepProfile } from '../model/step-profile.ts';
 import type { Profile, ProfiledKernel, ProfileRequest, ProfileStage, StageProfile } from './profile.ts';
+import { settledWithin } from './settled-within.ts';
 
 /** What timing one step's kernels may take: streams stand still meanwhile. */
 const MOST_STEP_MS = 20_000;
+/** What the kernel that was begun last may take of it beyond that. */
+const HANGING_MS = 60_000;
 
 /** Of some steps, all together. */
 interface KernelSums {
@@ -63,15 +66,23 @@ export class Profiling {
     });
   }
 
-  /** Times the kernels of the step that runs next, where it is asked for. Never rejects: a profile that fails says so. */
+  /**
+   * Times the kernels of the step that runs next, where it is asked for. A profile that fails says so; only where it never
+   * ends, and no step could follow, this rejects.
+   */
   async measure(batch: StepBatch, prefillRows: number): Promise<void> {
     const asked = this.#asked;
     if (!asked) return;
     const stage = asked.byStage ? (prefillRows > 0 ? 'prefill' : 'decode') : 'all';
     const sums = asked.stages.get(stage) ?? { steps: 0, clock: '', kernels: new Map() };
     if (sums.steps >= asked.steps) return;
+    const late = `timing kernels took over ${(MOST_STEP_MS + HANGING_MS) / 1000} s: the GPU hangs`;
+    let ended = false;
+    const timing = this.#runner.profile!(batch, { mostMs: MOST_STEP_MS }).finally(() => {
+      ended = true;
+    });
     try {
-      const profile = await this.#runner.profile!(batch, { mostMs: MOST_STEP_MS });
+      const profile = await settledWithin(MOST_STEP_MS + HANGING_MS, timing, late);
       // Whoever ended it meanwhile has been answered.
       if (this.#asked !== asked) return;
       add(sums, profile);
@@ -82,6 +93,7 @@ export class Profiling {
       if (whole.length === stages) this.stop();
     } catch (error) {
       if (this.#asked === asked) this.stop(error instanceof Error ? error.message : String(error));
+      if (!ended) throw error;
     }
   }
 }
