@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Gpu } from './gpu.ts';
 import type { LogitsEntry } from './pack-step.ts';
-import { Sampler } from './sampler.ts';
 import {
   argmaxReference,
   FLOAT_MAX,
@@ -10,6 +9,7 @@ import {
   orderReference,
   sampleReference,
 } from './sampler.reference.ts';
+import { Sampler } from './sampler.ts';
 import { GREEDY_ENTRY, KernelBench } from './testing/kernel-bench.ts';
 import { possibleDraws } from './testing/possible-draws.ts';
 import { Random } from './testing/random.ts';
