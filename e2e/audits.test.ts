@@ -133,6 +133,7 @@ test('no honest node is put out, whatever their kernels round', async () => {
   expect(passed).toBeGreaterThanOrEqual(wanted);
   expect(judged).toBeGreaterThan(4 * open);
   expect(await fleet.labelled(FAILED)).toBe(0);
+  if (LONG) expect(await fleet.labelled('shoal:audit_canaries_total outcome="known"')).toBeGreaterThan(0);
   expect(await fleet.count('shoal:nodes')).toBe(3);
 });
 

@@ -102,6 +102,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     share: settings.auditShare,
     tolerance: AUDIT_TOLERANCE,
     vocabSize: model.vocabSize,
+    bosTokenId: model.bosTokenId,
     links: () => fleet.links,
     busy: () => router.waiting.length > 0,
     newJobId: () => table.newId(),

@@ -13,6 +13,8 @@ export interface AuditCase {
   readonly maker: string;
   readonly made: MadeSample;
   readonly sample: FlaggedSample;
+  /** A new canary's: the reference of later ones, once it passes. */
+  readonly own: boolean;
   /** Of the auditor that failed it; undefined before. */
   readonly disputed: Scores | undefined;
   /** Nodes that couldn't score it, by id. */

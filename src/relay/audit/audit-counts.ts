@@ -11,6 +11,7 @@ export class AuditCounts {
   private readonly stepVerdicts: Counter<'verdict'>;
   private readonly losers: Counter<'loser'>;
   private readonly flaggedSamples: Counter;
+  private readonly canaries: Counter<'outcome'>;
 
   constructor(registry: Registry) {
     const registers = [registry];
@@ -32,6 +33,12 @@ export class AuditCounts {
       labelNames: ['loser'],
       registers,
     });
+    this.canaries = new Counter({
+      name: 'shoal:audit_canaries_total',
+      help: "Requests of the relay's own to newcomers: that give what is known, another output, or one of which nothing is known yet.",
+      labelNames: ['outcome'],
+      registers,
+    });
     this.flaggedSamples = new Counter({
       name: 'shoal:flagged_samples_total',
       help: 'Samples of the last minutes of nodes that were put out by an audit.',
@@ -51,6 +58,10 @@ export class AuditCounts {
 
   settled(loser: NonNullable<Loser> | 'nobody'): void {
     this.losers.inc({ loser });
+  }
+
+  canary(outcome: 'known' | 'other' | 'new'): void {
+    this.canaries.inc({ outcome });
   }
 
   flagged(samples: number): void {

@@ -1,19 +1,24 @@
 import type { Logger } from 'pino';
+import { hasRoom } from '../choose-node.ts';
+import { fitsAt } from '../generate-command.ts';
 import { Job } from '../job.ts';
 import type { NodeLink } from '../node-link.ts';
 import type { Sample, TopOfPosition } from '../sample.ts';
 import { type AuditCase, partiesOf } from './audit-case.ts';
 import type { AuditCounts } from './audit-counts.ts';
+import { Canaries } from './canaries.ts';
 import { chooseAuditor } from './choose-auditor.ts';
-import { compareScores, type Judgement, judgeSample } from './judge.ts';
+import { compareScores, type Judgement, judgeSample, type MadeSample } from './judge.ts';
 import { MOST_AUDITED_TOKENS, rescoring } from './rescoring.ts';
 import { settle } from './settle.ts';
-import { Standings, shareOf } from './standing.ts';
+import { type FlaggedSample, NEWCOMER_PASSES, Standings, shareOf } from './standing.ts';
 
 /** Audits under way at a time; more are not begun. */
 const MOST_RUNNING = 4;
 /** Samples that wait for a third node; of more, the oldest are dropped. */
 const MOST_DISPUTED = 16;
+/** Canaries of a newcomer, for each of its samples that is audited. */
+const CANARY_SHARE = 0.25;
 /** How long one audit may take. */
 const AUDIT_MS = 60_000;
 /** How long a dispute waits for a third node. */
@@ -25,6 +30,8 @@ export interface AuditParts {
   /** Of logprobs of two honest nodes. */
   readonly tolerance: number;
   readonly vocabSize: number;
+  /** What texts of the model begin with; without it there are no canaries. */
+  readonly bosTokenId: number | undefined;
   readonly links: () => readonly NodeLink[];
   /** Whether requests wait for room. */
   readonly busy: () => boolean;
@@ -45,13 +52,16 @@ export interface AuditParts {
 export class Audits {
   private readonly parts: AuditParts;
   private readonly standings = new Standings();
-  private readonly running = new Map<Job, AuditCase>();
+  private readonly canaries: Canaries | undefined;
+  private readonly running = new Set<Job>();
   /** Failed, and without the scores of a third node. */
   private disputes: AuditCase[] = [];
   private closed = false;
 
   constructor(parts: AuditParts) {
     this.parts = parts;
+    const { bosTokenId, vocabSize, random } = parts;
+    this.canaries = bosTokenId === undefined ? undefined : new Canaries(bosTokenId, vocabSize, random);
   }
 
   /** Takes note of a request that is over, and audits some of its samples. */
@@ -77,20 +87,14 @@ export class Audits {
         seed: job.seed,
         index: sample.index,
       };
-      this.begin({
-        maker,
-        made,
-        sample: flagged,
-        disputed: undefined,
-        unable: [],
-        until: performance.now() + DISPUTE_MS,
-      });
+      this.begin(newCase(maker, made, flagged, false));
     }
+    this.probe(maker);
   }
 
   /** Requests wait for room: audits make it. */
   giveWay(): void {
-    for (const job of [...this.running.keys()]) job.leave();
+    for (const job of [...this.running]) job.leave();
   }
 
   /** Those of `jobs`, which lost their node, that are no audits; audits don't go on elsewhere. */
@@ -133,14 +137,47 @@ export class Audits {
       this.postpone(one);
       return;
     }
-    this.running.set(job, one);
+    this.run(job, link, () => this.take(one, link.facts.nodeId, job));
+  }
+
+  /** Gives a job of the relay's own to a node; `ended` is called once, in whatever way it ends. */
+  private run(job: Job, link: NodeLink, ended: () => void): void {
+    this.running.add(job);
     const timer = setTimeout(() => job.leave(), AUDIT_MS);
     job.onEnd = () => {
       clearTimeout(timer);
       this.running.delete(job);
-      this.take(one, link.facts.nodeId, job);
+      ended();
     };
     link.run(job);
+  }
+
+  /** Asks a newcomer, now and then, for what is known, or will be. */
+  private probe(nodeId: string): void {
+    const { share, random, busy, links, newJobId } = this.parts;
+    const passes = this.standings.passes(nodeId);
+    if (!this.canaries || passes >= NEWCOMER_PASSES || random() >= CANARY_SHARE * shareOf(share, passes)) return;
+    const link = links().find(({ facts, serving }) => serving && facts.nodeId === nodeId);
+    if (!link || busy() || this.running.size >= MOST_RUNNING) return;
+    const { request, expected } = this.canaries.next();
+    const job = new Job(newJobId(), request);
+    const room = hasRoom({ runningSamples: link.runningSamples, maxRunning: link.facts.maxRunning }, 2);
+    if (room && fitsAt(job, link.facts)) this.run(job, link, () => this.takeCanary(nodeId, job, expected));
+  }
+
+  private takeCanary(nodeId: string, job: Job, expected: readonly number[] | undefined): void {
+    const output = job.samples[0]?.ids ?? [];
+    if (this.closed || job.outcome !== 'complete' || output.length === 0) return;
+    const known = expected !== undefined && String(output) === String(expected);
+    this.parts.counts.canary(known ? 'known' : expected ? 'other' : 'new');
+    if (known) {
+      this.standings.passed(nodeId);
+      return;
+    }
+    // Another precision may give another text: an audit tells.
+    const { inputIds: prompt, sampling } = job.request;
+    const made = { prompt, output: [...output], sampling, seed: job.seed, index: 0 };
+    this.begin(newCase(nodeId, made, { job: String(job.id), request: '', index: 0 }, expected === undefined));
   }
 
   /** A dispute waits for a node; another audit is dropped. */
@@ -173,7 +210,10 @@ export class Audits {
     }
     counts.steps(judgement);
     counts.audited(judgement.verdict);
-    if (judgement.verdict === 'passes') this.standings.passed(one.maker);
+    if (judgement.verdict === 'passes') {
+      this.standings.passed(one.maker);
+      if (one.own) this.canaries?.add(one.made);
+    }
     if (judgement.verdict !== 'fails') return;
     this.parts.log.warn({ ...one.sample, node: one.maker, auditor: nodeId, ...judgement }, 'sample failed its audit');
     this.begin({ ...one, disputed: { nodeId, told }, unable: [] });
@@ -192,6 +232,10 @@ export class Audits {
     log.warn({ node: nodeId, samples: flagged }, 'samples of a node that lied');
     putOut(nodeId);
   }
+}
+
+function newCase(maker: string, made: MadeSample, sample: FlaggedSample, own: boolean): AuditCase {
+  return { maker, made, sample, own, disputed: undefined, unable: [], until: performance.now() + DISPUTE_MS };
 }
 
 function tokensOf(job: Job, sample: Sample): number {
