@@ -18,7 +18,7 @@ const FEATURES = { has: () => true, packedDot: true, software: false, fragments:
 
 // SwiftShader takes a minute to compile what is made for GPUs.
 describe.runIf(LONG)('the tolerance of audits', () => {
-  test('is more than honest kernels of other precisions tell otherwise', async () => {
+  test('is more than lies between exact and 8-bit products', async () => {
     const device = await testDevice();
     const checkpoint = await storiesCheckpoint();
     const defaults = defaultChoices(device);
@@ -57,22 +57,17 @@ describe.runIf(LONG)('the tolerance of audits', () => {
       return { rows, texts: made };
     };
     const exact = await score('plain');
-    for (const path of ['dot'] as const) {
-      const { rows } = await score(path, exact.texts);
-      const off = rows.flatMap(({ top }, at) => {
-        const other = new Map(Array.from(top!.ids, (id, rank) => [id, top!.logprobs[rank]!]));
-        const own = exact.rows[at]!.top!;
-        return Array.from(own.ids, (id, rank) =>
-          Math.abs((other.get(id) ?? own.logprobs[rank]!) - own.logprobs[rank]!),
-        );
-      });
-      off.sort((a, b) => a - b);
-      const at = (part: number) => off[Math.floor(part * (off.length - 1))]!.toExponential(1);
-      console.log(
-        `${path}, ${off.length} logprobs: p50 ${at(0.5)}, p99 ${at(0.99)}, p99.9 ${at(0.999)}, most ${at(1)}`,
-      );
-      expect(off.at(-1)!).toBeGreaterThan(0);
-      expect(off.at(-1)!).toBeLessThan(AUDIT_TOLERANCE);
-    }
+    // The coarsest there is. Halves are stood in for by floats here, which round nothing.
+    const { rows } = await score('dot', exact.texts);
+    const off = rows.flatMap(({ top }, at) => {
+      const other = new Map(Array.from(top!.ids, (id, rank) => [id, top!.logprobs[rank]!]));
+      const own = exact.rows[at]!.top!;
+      return Array.from(own.ids, (id, rank) => Math.abs((other.get(id) ?? own.logprobs[rank]!) - own.logprobs[rank]!));
+    });
+    off.sort((a, b) => a - b);
+    const at = (part: number) => off[Math.floor(part * (off.length - 1))]!.toExponential(1);
+    console.log(`${off.length} logprobs: p50 ${at(0.5)}, p99 ${at(0.99)}, p99.9 ${at(0.999)}, most ${at(1)}`);
+    expect(off.at(-1)!).toBeGreaterThan(0);
+    expect(off.at(-1)!).toBeLessThan(AUDIT_TOLERANCE);
   }, 500_000);
 });

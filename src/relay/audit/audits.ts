@@ -69,7 +69,8 @@ export class Audits {
     const [maker, ...others] = job.ranAt;
     const { constraint, inputEmbeds } = job.request;
     // What several nodes made, none has to answer for; what a constraint or embeddings shaped, ids alone don't redraw.
-    if (this.closed || job.outcome !== 'complete' || maker === undefined || others.length > 0) return;
+    if (this.closed || this.parts.share === 0 || job.outcome !== 'complete' || maker === undefined || others.length > 0)
+      return;
     for (const sample of job.samples) {
       if (sample.ids.length === 0) continue;
       const flagged = { job: String(job.id), request: job.request.requestId.slice(0, 200), index: sample.index };
