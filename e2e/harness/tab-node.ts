@@ -1,10 +1,14 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Page } from 'playwright-core';
-import { type TestBrowser, untilState } from './browser.ts';
+import { pollPage, type TestBrowser, untilState, waitUntilServing } from './browser.ts';
 import type { ChaosNode } from './chaos-node.ts';
 import { FaultyProxy, type ReportFate } from './faulty-proxy.ts';
 import { pageCounters } from './page-counters.ts';
 
 const SERVING_MS = 60_000;
+/** For the page's own script. */
+const LOADED_MS = 10_000;
+const RETRY_MS = 300;
 
 /** A tab of a real browser, with a network of its own. */
 export class TabNode implements ChaosNode {
@@ -72,17 +76,21 @@ export class TabNode implements ChaosNode {
   }
 
   async #begin(): Promise<void> {
+    const lateAt = performance.now() + SERVING_MS;
     for (;;) {
       this.#proxy = await FaultyProxy.open(this.#webUrl);
       try {
-        this.#page = await this.#browser.serve(this.#proxy.url);
-        return;
+        this.#page = await this.#browser.open(`${this.#proxy.url}/#join`);
+        await pollPage(this.#page, 'document.documentElement.dataset.state !== undefined', LOADED_MS, 50);
+        break;
       } catch (error) {
-        // The relay is away just now: a user tries again, too.
+        // The relay went while the page loaded: a user loads it again, too.
         await this.#proxy.close();
-        if (!/ERR_EMPTY_RESPONSE|ERR_CONNECTION/.test(String(error))) throw error;
+        if (performance.now() > lateAt) throw error;
+        await sleep(RETRY_MS);
       }
     }
+    await waitUntilServing(this.#page, SERVING_MS);
   }
 
   async #served(): Promise<void> {
