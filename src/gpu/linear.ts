@@ -126,9 +126,9 @@ function partShape({ columns }: WeightMatrix, { tiles, format }: MatrixPart): Li
 }
 
 /**
- * The kernel of one column. It computes any number of columns, and all that are chosen give the same bits, but for
- * fragments, whose kernel is there at once where there are ever so many columns: the others only make some numbers of
- * columns faster.
+ * One kernel that stands in for all: that of many columns where there are ever more than a matrix-vector product takes,
+ * since a prompt comes first, else that of one. It computes any number of columns, and all that are chosen give the same
+ * bits, but for fragments, beside which that of one column is there at once.
  */
 async function compileFirst(
   gpu: Gpu,
@@ -137,15 +137,16 @@ async function compileFirst(
   { matvec, matmul }: LinearChoice,
   mostColumns = Number.POSITIVE_INFINITY,
 ): Promise<LinearKernels> {
-  const [single, many] = await Promise.all(
-    [matvec[0]!, ...(matmul.path === 'matrix' && mostColumns > matvec.length ? [matmul] : [])].map((variant) =>
-      LinearKernel.compile(gpu, format, variant, form),
-    ),
-  );
-  return { matvec: matvec.map(() => single!), matmul: many ?? single! };
+  const compile = (variant: LinearVariant) => LinearKernel.compile(gpu, format, variant, form);
+  const many = mostColumns > matvec.length;
+  const [first, fragments] = await Promise.all([
+    compile(many && matmul.path !== 'matrix' ? matmul : matvec[0]!),
+    many && matmul.path === 'matrix' ? compile(matmul) : undefined,
+  ]);
+  return { matvec: matvec.map(() => first), matmul: fragments ?? first };
 }
 
-/** Puts all that was chosen in its place, what prefill takes first. */
+/** Puts all that was chosen in its place. */
 async function compileRest(
   gpu: Gpu,
   format: MatrixFormat,
@@ -154,8 +155,8 @@ async function compileRest(
   kernels: LinearKernels,
 ): Promise<void> {
   const compile = (variant: LinearVariant) => LinearKernel.compile(gpu, format, variant, form);
-  kernels.matmul = await compile(choice.matmul);
   for (const [i, variant] of choice.matvec.entries()) kernels.matvec[i] = await compile(variant);
+  kernels.matmul = await compile(choice.matmul);
 }
 
 async function bindPart(
