@@ -142,7 +142,7 @@ test('two nodes that call a request wrong are believed: no third gets it', async
 });
 
 test('a node that stops making tokens loses the job to another', async () => {
-  const on = await start({ tokenStallMs: 300, heartbeatMs: 50 });
+  const on = await start({ tokenStallMs: 1_000, heartbeatMs: 50 });
   const stuck = await on.node({ manual: true });
   const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 20 })));
   await stuck.until(() => stuck.jobs.length === 1);
@@ -190,7 +190,7 @@ test('n = 2: a sample that waits inside the node for longer than a stall fails n
 });
 
 test('n = 2: one sample that stalls gives the job to another node, whatever the other sample does', async () => {
-  const on = await start({ tokenStallMs: 250, heartbeatMs: 50 });
+  const on = await start({ tokenStallMs: 800, heartbeatMs: 50 });
   const stuck = await on.node({ manual: true });
   const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 50, n: 2 })));
   await stuck.until(() => stuck.jobs.length === 1);

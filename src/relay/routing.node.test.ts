@@ -156,11 +156,11 @@ test('a node that failed a request gets the next ones after others, also in anot
 });
 
 test('a node that goes silent on a request it never began loses it, once another could take it', async () => {
-  const on = await start({ tokenStallMs: 300, heartbeatMs: 50 });
+  const on = await start({ tokenStallMs: 1_000, heartbeatMs: 50 });
   const stuck = await on.node({ manual: true });
   const whole = collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens: 5 })));
   await stuck.until(() => stuck.jobs.length === 1);
-  await new Promise((resolve) => setTimeout(resolve, 600));
+  await new Promise((resolve) => setTimeout(resolve, 1_500));
   // Nobody else could: it may be computing a long prompt.
   expect(stuck.commandsOf('abort')).toEqual([]);
   await on.node();
