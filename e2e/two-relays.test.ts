@@ -5,7 +5,7 @@ import { openModel } from '../src/relay/model/open-model.ts';
 import { MODEL_DIR, RelayBench } from '../src/relay/testing/relay-bench.ts';
 import type { Script, ScriptedNode } from '../src/relay/testing/scripted-node.ts';
 import { skipGateway, type TestGateway, testGateway } from './harness/gateway.ts';
-import { postJson } from './harness/openai.ts';
+import { post, postJson } from './harness/openai.ts';
 import { until } from './harness/wait.ts';
 
 interface Side {
@@ -39,16 +39,21 @@ async function open(policy: string, script: Partial<Script>, ...args: string[]) 
     };
     return workers.filter((worker) => worker.is_healthy).length === 2;
   });
+  // It fetches their tokenizer after that.
+  await until('the gateway has the tokenizer', 15_000, async () => {
+    const response = await post(`${gateway.url}/v1/completions`, completion('Hello'));
+    await response.text();
+    return response.ok;
+  });
   return { left, right, gateway };
 }
 
-const complete = ({ url }: TestGateway, prompt: string) =>
-  postJson(`${url}/v1/completions`, { model: 'stories260K', prompt, max_tokens: 2, temperature: 0 });
+const completion = (prompt: string) => ({ model: 'stories260K', prompt, max_tokens: 2, temperature: 0 });
 
 /** Whose node gets it. */
 async function taker(gateway: TestGateway, sides: readonly Side[], prompt: string): Promise<Side> {
   const before = sides.map(({ node }) => node.jobs.length);
-  const { choices } = await complete(gateway, prompt);
+  const { choices } = await postJson(`${gateway.url}/v1/completions`, completion(prompt));
   expect(choices).toHaveLength(1);
   return sides.find(({ node }, at) => node.jobs.length > (before[at] as number)) as Side;
 }
