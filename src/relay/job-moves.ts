@@ -19,6 +19,8 @@ export class JobMoves {
   private readonly parts: JobMovesParts;
   /** `performance.now()` of the last token, of whatever job. */
   private lastTokenAt = 0;
+  /** `performance.now()` of the report before. */
+  private heardAt = performance.now();
   private leaving = false;
 
   constructor(parts: JobMovesParts) {
@@ -44,11 +46,15 @@ export class JobMoves {
     owner.onJobFailed(link, job);
   }
 
-  /** Takes from the node what it doesn't go on with, and what is not to end there. */
+  /** A report was taken in: takes from the node what it doesn't go on with, and what is not to end there. */
   move(): void {
     const { link, jobs, owner, tokenStallMs } = this.parts;
+    const now = performance.now();
+    // A pause, of this process too, says nothing of the node: what it made meanwhile may be in its next report.
+    const paused = now - this.heardAt > tokenStallMs / 2;
+    this.heardAt = now;
     // A node that reports, but makes no tokens, would keep a job until its last deadline.
-    const since = performance.now() - tokenStallMs;
+    const since = paused ? Number.NEGATIVE_INFINITY : now - tokenStallMs;
     const silent = this.lastTokenAt <= since;
     for (const running of jobs.all) {
       const { job } = running;
