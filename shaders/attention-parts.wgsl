@@ -6,7 +6,7 @@
 //   parts  [split items, heads, 1 + HEAD_WORDS] vec4: (maximum, sum, 0, 0), then the values
 //
 // The form for sequences of few rows, with many keys each. attention-merge.wgsl adds the parts up.
-// Prepend step, kv-*, attention-split and `const HEAD_WORDS`.
+// Prepend step, attention-keys, kv-*, attention-split and `const HEAD_WORDS`.
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(2) var<storage, read> query: array<vec4<f32>>;

@@ -2,43 +2,17 @@
 //
 // A split holds the keys with position / 64 = split, whatever chunk, batch or form they are met in, so a row's sum
 // has the same order everywhere: prefill, chunked prefill and decode give the same bits.
-// The kernel declares `params` (below), `step`, `query`, `kv`; prepend step.wgsl, kv-*.wgsl and `const HEAD_WORDS`.
+// The kernel declares `params` (below), `step`, `query`, `kv`; prepend step.wgsl, attention-keys.wgsl, kv-*.wgsl and
+// `const HEAD_WORDS`.
 //
 // Lines of a #for stand HEAD_WORDS times (src/gpu/template.ts): a head's words are variables of their own and stay in
 // registers, where an indexed array would lie in memory, at three times the time.
-const SPLIT_KEYS = 64u;
-const MASKED = -3.0e38;
-
-struct Params {
-  heads: u32,
-  kvHeads: u32,
-  scale: f32,
-  // Keys a row sees, itself included; 0: all of them.
-  window: u32,
-  // 1: a row sees the keys after it too.
-  bidirectional: u32,
-}
-
 var<private> scores: array<f32, SPLIT_KEYS>;
 var<private> splitMax: f32;
 var<private> splitSum: f32;
 #for w HEAD_WORDS
 var<private> splitValue$w: vec4<f32>;
 #end
-
-// Keys [x, y) that a row sees.
-fn visibleKeys(row: u32) -> vec2<u32> {
-  let position = stepPosition(row);
-  var first = 0u;
-  if (params.window > 0u && position + 1u > params.window) {
-    first = position + 1u - params.window;
-  }
-  var end = position + 1u;
-  if (params.bidirectional == 1u) {
-    end = step[stepSequenceAt(row) + 3u];
-  }
-  return vec2<u32>(first, end);
-}
 
 // Where the words of a key begin; those of the block's later keys follow it.
 fn keyAt(tableAt: u32, kvHead: u32, key: u32) -> u32 {

@@ -14,22 +14,10 @@
 // word of a line's values, key by key, and merges splits in order.
 //
 // Memory of a workgroup: 16 (16 + 16 HEAD_WORDS) + LINES (16 HEAD_WORDS + 264) bytes.
-// Prepend the constants HEAD_WORDS, LINES and THREADS, and the files step, kv-* and attention-merge-rule; a template.
-const SPLIT_KEYS = 64u;
-const MASKED = -3.0e38;
+// Prepend the constants HEAD_WORDS, LINES and THREADS, and the files step, attention-keys, kv-* and attention-merge-rule; a template.
 // A word more a key, so that neighbouring keys lie in other banks.
 const KEY_WORDS = HEAD_WORDS + 1u;
 const LINE_THREADS = THREADS / LINES;
-
-struct Params {
-  heads: u32,
-  kvHeads: u32,
-  scale: f32,
-  // Keys a row sees, itself included; 0: all of them.
-  window: u32,
-  // 1: a row sees the keys after it too.
-  bidirectional: u32,
-}
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -43,19 +31,6 @@ var<workgroup> queries: array<vec4<f32>, LINES * HEAD_WORDS>;
 var<workgroup> weights: array<f32, LINES * SPLIT_KEYS>;
 // The keys [x, y) that a line sees.
 var<workgroup> visible: array<vec2<u32>, LINES>;
-
-fn visibleKeys(row: u32) -> vec2<u32> {
-  let position = stepPosition(row);
-  var first = 0u;
-  if (params.window > 0u && position + 1u > params.window) {
-    first = position + 1u - params.window;
-  }
-  var end = position + 1u;
-  if (params.bidirectional == 1u) {
-    end = step[stepSequenceAt(row) + 3u];
-  }
-  return vec2<u32>(first, end);
-}
 
 // Brings K (offset 0) or V of a block into the workgroup's memory.
 fn loadBlock(lane: u32, tableAt: u32, kvHead: u32, key: u32, offset: u32) {

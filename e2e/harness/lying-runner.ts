@@ -1,4 +1,5 @@
-import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../src/model/runner.ts';
+import { WrappedRunner } from '../../src/engine/testing/wrapped-runner.ts';
+import type { Runner, SampledRow, StepBatch } from '../../src/model/runner.ts';
 
 /** How often a node lies, in [0, 1], and in what. */
 export interface LieRates {
@@ -9,8 +10,7 @@ export interface LieRates {
 }
 
 /** A runner that tells other ids than it draws, or other scores than it computes: a hostile node's. */
-export class LyingRunner implements Runner {
-  readonly #inner: Runner;
+export class LyingRunner extends WrappedRunner {
   readonly #rates: LieRates;
   readonly #random: () => number;
   /** By slot, whether it lies about what runs there. */
@@ -21,29 +21,13 @@ export class LyingRunner implements Runner {
   lied = 0;
 
   constructor(inner: Runner, rates: LieRates, random: () => number) {
-    this.#inner = inner;
+    super(inner);
     this.#rates = rates;
     this.#random = random;
   }
 
-  get limits(): RunnerLimits {
-    return this.#inner.limits;
-  }
-
-  get weightBytes(): number {
-    return this.#inner.weightBytes;
-  }
-
-  get kvBytes(): number {
-    return this.#inner.kvBytes;
-  }
-
-  get allocatedBytes(): number {
-    return this.#inner.allocatedBytes;
-  }
-
-  async step(batch: StepBatch): Promise<SampledRow[]> {
-    const rows = await this.#inner.step(batch);
+  override async step(batch: StepBatch): Promise<SampledRow[]> {
+    const rows = await this.inner.step(batch);
     const { vocabSize } = this.limits;
     return rows.map((row, at) => {
       const { slot, scored, outputPosition } = batch.logits[at % batch.logits.length]!;
@@ -59,13 +43,5 @@ export class LyingRunner implements Runner {
       }
       return this.#lies.get(slot) ? { ...row, id: (row.id + 7) % vocabSize } : row;
     });
-  }
-
-  drawMasked(masks: readonly (Uint32Array | undefined)[]): void {
-    this.#inner.drawMasked(masks);
-  }
-
-  destroy(): void {
-    this.#inner.destroy();
   }
 }

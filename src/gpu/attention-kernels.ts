@@ -1,3 +1,4 @@
+import keysCode from '../../shaders/attention-keys.wgsl?raw';
 import mergeCode from '../../shaders/attention-merge.wgsl?raw';
 import ruleCode from '../../shaders/attention-merge-rule.wgsl?raw';
 import partsCode from '../../shaders/attention-parts.wgsl?raw';
@@ -34,7 +35,7 @@ export async function compileAttention(
 
 async function compileThreads(gpu: Gpu, shape: AttentionShape, of: keyof AttentionChoice): Promise<AttentionKernel> {
   const constants = { HEAD_WORDS: shape.headSize / 4 };
-  const shared = [stepCode, KV_FORMATS[shape.kvFormat].code, expandTemplate(splitCode, constants)];
+  const shared = [stepCode, keysCode, KV_FORMATS[shape.kvFormat].code, expandTemplate(splitCode, constants)];
   const kernel = await Kernel.compile(gpu, {
     name: `attention-${of} ${shape.kvFormat}`,
     code:
@@ -60,7 +61,7 @@ async function compileTiles(gpu: Gpu, shape: AttentionShape, of: keyof Attention
   };
   const kernel = await Kernel.compile(gpu, {
     name: `attention-${of} ${kvFormat} tiles`,
-    code: [stepCode, KV_FORMATS[kvFormat].code, ruleCode, expandTemplate(tilesCode, counts)],
+    code: [stepCode, keysCode, KV_FORMATS[kvFormat].code, ruleCode, expandTemplate(tilesCode, counts)],
     constants: { HEAD_WORDS: words, LINES: lines, THREADS: TILE_THREADS },
     bindings: ['uniform', 'read', 'read', 'read', 'write'],
     threads: TILE_THREADS,

@@ -1,12 +1,11 @@
 import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/runner.ts';
+import { WrappedRunner } from './wrapped-runner.ts';
 
 /** What a gated runner takes at most, below what the runner behind it does. */
 export type NarrowLimits = Partial<Pick<RunnerLimits, 'blocks' | 'maxLogitsRows' | 'maxTop' | 'maxHiddenRows'>>;
 
 /** A runner whose steps end when the test says so: a device that is slow, or stands still. */
-export class GatedRunner implements Runner {
-  readonly limits: RunnerLimits;
-  readonly #inner: Runner;
+export class GatedRunner extends WrappedRunner {
   readonly #held: (() => void)[] = [];
   /** How many ids' logprobs each slot tells. */
   readonly #logprobIds = new Map<number, number>();
@@ -19,30 +18,17 @@ export class GatedRunner implements Runner {
   maskedSteps = 0;
 
   constructor(inner: Runner, limits: NarrowLimits = {}) {
-    this.#inner = inner;
-    this.limits = { ...inner.limits, ...limits };
+    super(inner, limits);
   }
 
-  get weightBytes(): number {
-    return this.#inner.weightBytes;
-  }
-
-  get kvBytes(): number {
-    return this.#inner.kvBytes;
-  }
-
-  get allocatedBytes(): number {
-    return this.#inner.allocatedBytes;
-  }
-
-  async step(batch: StepBatch): Promise<SampledRow[]> {
+  override async step(batch: StepBatch): Promise<SampledRow[]> {
     this.steps++;
     if ((batch.repeat ?? 1) > 1) this.repeatedSteps++;
     if (batch.logits.some(({ scored }) => scored !== undefined)) this.scoringSteps++;
     if (batch.logits.some(({ masked }) => masked)) this.maskedSteps++;
     this.#check(batch);
     // Computed at once, told later: as on a GPU, steps are done in the order in which they were submitted.
-    const rows = this.#inner.step(batch);
+    const rows = this.inner.step(batch);
     const settled = () => {
       this.#inFlight--;
     };
@@ -50,10 +36,6 @@ export class GatedRunner implements Runner {
     rows.then(settled, settled);
     if (!this.#open) await new Promise<void>((resolve) => this.#held.push(resolve));
     return rows;
-  }
-
-  drawMasked(masks: readonly (Uint32Array | undefined)[]): void {
-    this.#inner.drawMasked(masks);
   }
 
   /** Lets up to `count` held steps end, the oldest first, and gives the engine its turn after each. */
@@ -75,10 +57,6 @@ export class GatedRunner implements Runner {
   /** Nothing is with the runner any more: another engine may have it. */
   async quiet(): Promise<void> {
     while (this.#inFlight > 0) await turn();
-  }
-
-  destroy(): void {
-    this.#inner.destroy();
   }
 
   /** The narrower limits, which the runner behind doesn't know. */
