@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
+import { type AsyncZippable, zip } from 'fflate';
 import { type GetTokenizerChunk, GetTokenizerChunkSchema } from '../contract/gen/smg_common_pb.ts';
-import { zip } from './zip.ts';
 
 /** What a gateway makes a tokenizer of, as SGLang's own server sends it: never weights. */
 const FILES = new Set([
@@ -19,6 +19,8 @@ const FILES = new Set([
 ]);
 const ENDINGS = ['.jinja', '.model', '.tiktoken'];
 const CHUNK_BYTES = 64 * 1024;
+/** The first that an archive can tell: the same files make the same archive. */
+const MTIME = new Date(1980, 0, 1);
 
 interface Bundle {
   readonly bytes: Uint8Array;
@@ -56,7 +58,14 @@ async function pack(folder: string): Promise<Bundle> {
   const entries = await readdir(folder, { withFileTypes: true });
   const names = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
   const wanted = names.filter((name) => FILES.has(name) || ENDINGS.some((ending) => name.endsWith(ending))).sort();
-  const files = await Promise.all(wanted.map(async (name) => ({ name, bytes: await readFile(join(folder, name)) })));
-  const bytes = await zip(files);
+  const files = await Promise.all(wanted.map(async (name) => [name, await readFile(join(folder, name))] as const));
+  const bytes = await archiveOf(Object.fromEntries(files));
   return { bytes, sha256: createHash('sha256').update(bytes).digest('hex') };
+}
+
+/** Large files are packed by threads of their own: the relay goes on meanwhile. */
+function archiveOf(files: AsyncZippable): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    zip(files, { mtime: MTIME }, (error, bytes) => (error ? reject(error) : resolve(bytes)));
+  });
 }
