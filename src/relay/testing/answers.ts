@@ -22,8 +22,13 @@ export function idsOfChunks(chunks: readonly GenerateStreamChunk[]): number[] {
 
 /** The whole answer to a request, which ends with OK. */
 export async function answer(on: RelayBench, ...request: Parameters<typeof requestOf>) {
+  return answerWithin(undefined, on, ...request);
+}
+
+/** The same for what is so much that it takes long: `ms` bounds it. */
+export async function answerWithin(ms: number | undefined, on: RelayBench, ...request: Parameters<typeof requestOf>) {
   const stream = on.client.stream(SglangScheduler.method.generate, requestOf(...request));
-  const { messages, error } = await collect(stream);
+  const { messages, error } = await collect(stream, ms);
   expect(error).toBeUndefined();
   return { messages, chunks: chunksOf(messages), completes: completesOf(messages) };
 }
