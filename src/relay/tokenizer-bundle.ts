@@ -1,23 +1,11 @@
 import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import { type AsyncZippable, zip } from 'fflate';
 import { type GetTokenizerChunk, GetTokenizerChunkSchema } from '../contract/gen/smg_common_pb.ts';
+import { tokenizerFileNames } from './tokenizer-file-names.ts';
 
-/** What a gateway makes a tokenizer of, as SGLang's own server sends it: never weights. */
-const FILES = new Set([
-  'config.json',
-  'generation_config.json',
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'special_tokens_map.json',
-  'vocab.json',
-  'merges.txt',
-  'chat_template.json',
-  'preprocessor_config.json',
-]);
-const ENDINGS = ['.jinja', '.model', '.tiktoken'];
 const CHUNK_BYTES = 64 * 1024;
 /** The first that an archive can tell: the same files make the same archive. */
 const MTIME = new Date(1980, 0, 1);
@@ -55,10 +43,8 @@ export class TokenizerBundle {
 }
 
 async function pack(folder: string): Promise<Bundle> {
-  const entries = await readdir(folder, { withFileTypes: true });
-  const names = entries.filter((entry) => !entry.isDirectory()).map(({ name }) => name);
-  const wanted = names.filter((name) => FILES.has(name) || ENDINGS.some((ending) => name.endsWith(ending))).sort();
-  const files = await Promise.all(wanted.map(async (name) => [name, await readFile(join(folder, name))] as const));
+  const names = await tokenizerFileNames(folder);
+  const files = await Promise.all(names.map(async (name) => [name, await readFile(join(folder, name))] as const));
   const bytes = await archiveOf(Object.fromEntries(files));
   return { bytes, sha256: createHash('sha256').update(bytes).digest('hex') };
 }

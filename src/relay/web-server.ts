@@ -8,6 +8,7 @@ import type { ListeningServer } from './grpc-server.ts';
 import type { ConnectionCount } from './limits/connection-count.ts';
 import { serveModelFile } from './model-files.ts';
 import type { ServedModel } from './served-model.ts';
+import { TokenizerFiles } from './tokenizer-files.ts';
 import type { Certificate } from './web/certificate.ts';
 import { refuseAs } from './web/refuse.ts';
 import { type Answer, type WebParts as RequestParts, WebRequests } from './web/web-requests.ts';
@@ -32,7 +33,7 @@ const KEEP_ALIVE_MS = 65_000;
 const MAX_CONNECTIONS = 10_000;
 
 /**
- * Page, model files, the services for nodes and clients over Connect and gRPC-web, `/session`, `/healthz` and
+ * Page, model files, the tokenizer's, the services for nodes and clients over Connect and gRPC-web, `/session`, `/healthz` and
  * `/metrics`: over HTTP/1.1, and with a certificate over TLS and HTTP/2 too.
  */
 export async function listenWeb(parts: WebParts): Promise<ListeningServer> {
@@ -100,6 +101,7 @@ function secureServer(certificate: Certificate, requests: WebRequests): Listenin
 /** Everything that is no rpc. */
 function answers({ model, pageDir, registry, serving }: WebParts): Answer {
   const page = pageAnswer(pageDir);
+  const tokenizer = new TokenizerFiles(model);
   return async (request, response, path) => {
     if (path === '/healthz') {
       const healthy = serving();
@@ -108,7 +110,9 @@ function answers({ model, pageDir, registry, serving }: WebParts): Answer {
     } else if (path === '/metrics') {
       const text = await registry.metrics();
       response.writeHead(200, { 'content-type': registry.contentType, 'cache-control': 'no-store' }).end(text);
-    } else if (!serveModelFile(model, request, response)) page(request, response);
+    } else if (!serveModelFile(model, request, response) && !(await tokenizer.serve(request, response, path))) {
+      page(request, response);
+    }
   };
 }
 

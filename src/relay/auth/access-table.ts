@@ -10,6 +10,7 @@ const CLIENTS = ['client', 'operator'] as const;
 const OPERATORS = ['operator'] as const;
 /** An operator's own page is one that audits trust. */
 const NODES = ['node', 'operator'] as const;
+const ALL = ['node', 'client', 'operator'] as const;
 
 /** By method: an rpc without a row here does not start (`rpcAccess`). */
 const RPCS: ReadonlyMap<DescService, Readonly<Record<string, Access>>> = new Map<
@@ -47,6 +48,8 @@ export const PATHS: readonly { readonly path: string; readonly below: boolean; r
   { path: '/healthz', below: false, access: 'public' },
   { path: '/metrics', below: false, access: OPERATORS },
   { path: '/model/', below: true, access: NODES },
+  // Requests are of token ids: who asks for something makes them, and nodes have the whole model.
+  { path: '/tokenizer/', below: true, access: ALL },
   { path: '/', below: true, access: 'public' },
 ];
 

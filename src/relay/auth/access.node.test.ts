@@ -39,6 +39,9 @@ const MAY: Readonly<Record<string, readonly Role[] | 'everybody'>> = {
   '/model/manifest.json': ['node', 'operator'],
   '/model/files/tokenizer.json': ['node', 'operator'],
   '/model/files/none': ['node', 'operator'],
+  '/tokenizer/manifest.json': ['node', 'client', 'operator'],
+  '/tokenizer/files/tokenizer.json': ['node', 'client', 'operator'],
+  '/tokenizer/files/model.safetensors': ['node', 'client', 'operator'],
   '/healthz': 'everybody',
   '/': 'everybody',
   '/index.html': 'everybody',
@@ -139,6 +142,14 @@ test('docs/security.md has the same table', () => {
   });
   const all = [...methods.keys()].map((path) => [path.replace(/^\/(?:\w+\.)+/, ''), MAY[path]]);
   expect(Object.fromEntries(told)).toEqual(Object.fromEntries(all));
+
+  const paths = [...text.matchAll(/^\| `(\/[\w/]*)…?`[^|]* \| (.+) \| (.+) \| (.+) \| (.+) \|$/gm)];
+  const toldPaths = paths.map(([, path, ...cells]) => [path, cells.map((cell) => cell !== '–')]);
+  const allPaths = PATHS.map(({ path, access }) => {
+    const may = ROLES.map((role) => access === 'public' || access.includes(role));
+    return [path, [access === 'public' && path !== '/session', ...may]];
+  });
+  expect(Object.fromEntries(toldPaths)).toEqual(Object.fromEntries(allPaths));
 });
 
 test('an rpc without a row is served to nobody: the relay does not start', () => {

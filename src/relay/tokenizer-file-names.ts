@@ -1,0 +1,25 @@
+import { readdir } from 'node:fs/promises';
+
+/** What a tokenizer and a chat template are made of, as SGLang's own server sends it: never weights. */
+const FILES = new Set([
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'vocab.json',
+  'merges.txt',
+  'chat_template.json',
+  'preprocessor_config.json',
+]);
+const ENDINGS = ['.jinja', '.model', '.tiktoken'];
+
+/** Names of a model folder's files of these, sorted. Rejects where the folder can't be read. */
+export async function tokenizerFileNames(folder: string): Promise<readonly string[]> {
+  const entries = await readdir(folder, { withFileTypes: true });
+  return entries
+    .filter((entry) => !entry.isDirectory())
+    .map(({ name }) => name)
+    .filter((name) => FILES.has(name) || ENDINGS.some((ending) => name.endsWith(ending)))
+    .sort();
+}
