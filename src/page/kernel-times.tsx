@@ -26,7 +26,7 @@ function Times({ stages, problem }: Profile) {
       {problem && <p class="problem">Less than was asked for: {problem}.</p>}
       {stages.length === 0 && <p>No step was timed.</p>}
       {stages.map((stage) => (
-        <div class="wide" key={stage.stage}>
+        <div class="table-frame numbers" key={stage.stage}>
           <StageTimes {...stage} />
         </div>
       ))}

@@ -19,7 +19,7 @@ export function KernelTest() {
   const { from, precision, passed, failed } = facts.value.kernels;
   return (
     <>
-      <dl>
+      <dl class="facts">
         <dt>Kernels</dt>
         <dd data-kernels={from}>
           {FROM_WORDS[from]}

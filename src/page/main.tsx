@@ -1,8 +1,12 @@
 import { render } from 'preact';
+import './style/tokens.css';
+import './style/base.css';
+import './style/controls.css';
+import './style/surfaces.css';
+import './style/shell.css';
 import { takeLink } from './link.ts';
 import { counters, join, state } from './node.ts';
-import { NodeView } from './node-view.tsx';
-import './style.css';
+import { App } from './shell/app.tsx';
 import { webgpuHelp } from './webgpu-help.ts';
 
 declare global {
@@ -15,17 +19,16 @@ declare global {
 Object.defineProperty(window, 'shoal', { value: { counters: () => Promise.resolve(counters.value) } });
 
 document.documentElement.dataset.state = state.value;
-render(<NodeView />, document.getElementById('app')!);
+// Before any view asks the relay: the link may bring the token for it.
+const link = takeLink();
+render(<App />, document.getElementById('app')!);
 
 const help = webgpuHelp();
 if (help) {
   document.documentElement.dataset.state = 'error';
   document.documentElement.dataset.error = help;
-} else {
-  const open = () => {
-    if (takeLink().join) void join();
-  };
-  open();
-  // A link that is opened where the page is open already loads nothing.
-  addEventListener('hashchange', open);
-}
+} else if (link.join) void join();
+// A link that is opened where the page is open already loads nothing.
+addEventListener('hashchange', () => {
+  if (takeLink().join && !help) void join();
+});

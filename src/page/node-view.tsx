@@ -2,40 +2,32 @@ import { BUDGET_RANGE, budget, setBudget } from './budget.ts';
 import { KernelTimes } from './kernel-times.tsx';
 import { KernelTest, TestProgress } from './kernel-view.tsx';
 import { counters, detail, facts, join, joined, leave, pause, paused, progress, rank, state } from './node.ts';
+import { PAUSED_WORDS, STATE_WORDS, TONES } from './state-words.ts';
 import { webgpuHelp } from './webgpu-help.ts';
-
-const STATE_WORDS = {
-  idle: 'This page is not serving.',
-  loading: 'Loading the model…',
-  attaching: 'Looking for the relay…',
-  serving: 'Serving.',
-  reconnecting: 'The relay does not answer. Trying again…',
-  leaving: 'Handing work back…',
-  left: 'Left. Thank you for your GPU.',
-  error: 'This page cannot serve.',
-} as const;
-
-const PAUSED_WORDS = 'Paused: what runs goes on to its end, nothing new comes.';
 
 /** This page's own node: join and leave, its state in words, its counters. */
 export function NodeView() {
   const help = webgpuHelp();
   return (
     <section aria-labelledby="node-title">
-      <h1 id="node-title">shoal</h1>
-      <p class="lead">Lend this browser's GPU to serve a language model.</p>
+      <div class="view-head">
+        <div>
+          <h1 id="node-title">Node</h1>
+          <p>Lend this browser's GPU to serve a language model.</p>
+        </div>
+      </div>
       {help ? (
-        <p role="alert" class="problem">
+        <p role="alert" class="notice" data-tone="bad">
           {help}
         </p>
       ) : (
         <JoinButton />
       )}
-      <p role="status" class={`state state-${state.value}`}>
+      <p role="status" data-tone={TONES[state.value]}>
         {paused.value && state.value === 'serving' ? PAUSED_WORDS : STATE_WORDS[state.value]}
       </p>
       {detail.value && (
-        <p role="alert" class="problem">
+        <p role="alert" class="notice" data-tone="bad">
           {detail.value}
         </p>
       )}
@@ -100,7 +92,7 @@ function NumberField(props: {
 }) {
   const { label, value, min, max, onChange } = props;
   return (
-    <label>
+    <label class="field row">
       {label}{' '}
       <input
         type="number"
@@ -135,7 +127,7 @@ function Facts() {
   const { model, adapter, features, contextLength, poolTokens } = facts.value;
   const name = adapter.description || [adapter.vendor, adapter.architecture].filter(Boolean).join(' ') || 'unnamed';
   return (
-    <dl>
+    <dl class="facts">
       <dt>Model</dt>
       <dd>{model}</dd>
       <dt>Adapter</dt>
@@ -163,7 +155,7 @@ function Counters() {
     counters.value;
   const { cacheHitRate } = counters.value;
   return (
-    <dl>
+    <dl class="facts">
       {rank.value !== undefined && (
         <>
           <dt>Rank</dt>
