@@ -10,6 +10,8 @@ import { Signal } from './signal.ts';
 
 /** Nodes that may be put out for what they told of one job: it may be the job that makes them err. */
 const MOST_LIES = 3;
+/** Stays that are remembered: the first ones, and the last. */
+const MOST_STAYS = 16;
 
 /** The next chunk of a stream: a sample's ids from `sample.sent` to `to`. */
 export interface ReadyChunk {
@@ -32,6 +34,13 @@ export interface Refuser {
 }
 
 /** One Generate request at the relay, from its arrival to the end of its stream. */
+/** When a node was given the job, by `performance.now()`. */
+interface Stay {
+  readonly nodeId: string;
+  readonly rank: number;
+  readonly at: number;
+}
+
 export class Job {
   readonly id: bigint;
   readonly request: NormalisedRequest;
@@ -50,6 +59,10 @@ export class Job {
   /** Nodes that it ran at, by id. */
   readonly ranAt = new Set<string>();
   /** It ran at a node that was lost. */
+  /** Where it ran, in order. */
+  readonly stays: Stay[] = [];
+  /** How often a node was given it. */
+  given = 0;
   interrupted = false;
   /** How long it has waited with no node to take it, in milliseconds, since it came or was last interrupted. */
   nodelessMs = 0;
@@ -109,6 +122,28 @@ export class Job {
   }
 
   /** Takes in tokens that were checked before. */
+  /** It ended with all that was asked for. */
+  get whole(): boolean {
+    return this.outcome === 'complete' && this.samples.every((sample) => sample.finish?.reason !== 'abort');
+  }
+
+  /** Of its prompt, found in a prefix cache. */
+  get cachedTokens(): number {
+    return Math.max(0, ...this.samples.map((sample) => sample.cachedTokens ?? 0));
+  }
+
+  /** A node is given it. */
+  giveTo(host: JobHost & Pick<Refuser, 'facts'> & { readonly rank: number }): void {
+    const { nodeId } = host.facts;
+    const at = performance.now();
+    this.host = host;
+    this.ranAt.add(nodeId);
+    this.givenAt ??= at;
+    this.given++;
+    if (this.stays.length === MOST_STAYS) this.stays.pop();
+    this.stays.push({ nodeId, rank: host.rank, at });
+  }
+
   append(sample: Sample, tokens: readonly NewToken[]): void {
     if (this.outcome !== undefined) return;
     if (this.firstTokenAt === undefined) {

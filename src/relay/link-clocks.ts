@@ -3,6 +3,8 @@ export class LinkClocks {
   private lease: NodeJS.Timeout | undefined;
   private stream: NodeJS.Timeout | undefined;
   private leaving: NodeJS.Timeout | undefined;
+  /** `performance.now()` when the node was heard last. */
+  heardAt = performance.now();
   private readonly leaseMs: number;
   private readonly onEnd: (why: string) => void;
 
@@ -13,6 +15,7 @@ export class LinkClocks {
 
   /** The node was heard. */
   renewLease(): void {
+    this.heardAt = performance.now();
     clearTimeout(this.lease);
     this.lease = this.start('The lease ran out: the node fell silent.');
   }

@@ -111,10 +111,9 @@ export class Metrics {
     this.promptLengths.observe(job.request.inputIds.length);
     this.outputLengths.observe(job.samples.reduce((sum, { ids }) => sum + ids.length, 0));
     if (job.givenAt !== undefined) this.queueSeconds.observe((job.givenAt - job.arrivedAt) / 1000);
-    this.cachedTokens.inc(Math.max(0, ...job.samples.map((sample) => sample.cachedTokens ?? 0)));
+    this.cachedTokens.inc(job.cachedTokens);
     this.requestSeconds.observe((performance.now() - job.arrivedAt) / 1000);
-    const whole = job.outcome === 'complete' && job.samples.every((sample) => sample.finish?.reason !== 'abort');
-    if (!whole) this.aborted.inc();
+    if (!job.whole) this.aborted.inc();
   }
 
   /** The relay's own process, under the names that all have. */

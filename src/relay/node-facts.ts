@@ -17,6 +17,8 @@ export interface NodeFacts {
   /** Sequences at a time. */
   readonly maxRunning: number;
   readonly adapter: string;
+  /** A software adapter. */
+  readonly software: boolean;
 }
 
 const MAX_TOKENS = 2 ** 31 - 1;
@@ -66,6 +68,7 @@ export function readNodeFacts(request: AttachRequest, { digest, layers }: Wanted
     poolTokens: request.poolTokens,
     maxRunning: request.maxRunning,
     adapter: adapter ? `${adapter.vendor} ${adapter.architecture}`.trim().slice(0, 80) : '',
+    software: adapter?.fallback === true,
   };
 }
 

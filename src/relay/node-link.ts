@@ -53,9 +53,13 @@ export class NodeLink implements JobHost, StreamSource {
   private readonly profiles = new PendingAnswers<CheckedProfile>('profile');
   private readonly events: LinkEvents;
   private readonly moves: JobMoves;
-  private readonly clocks: LinkClocks;
+  readonly clocks: LinkClocks;
   private readonly settings: LinkSettings;
   private readonly owner: LinkOwner;
+  /** By `performance.now()`. */
+  readonly attachedAt = performance.now();
+  /** Tokens in all, as they came. */
+  madeTokens = 0;
   /** In all. */
   private givenSamples = 0;
   private lastReportSeq = 0n;
@@ -79,6 +83,7 @@ export class NodeLink implements JobHost, StreamSource {
       ...{ facts, jobs, flushes, profiles, prefixes, settings },
       onTokens: (count, ms) => {
         this.moves.tokensCame();
+        this.madeTokens += count;
         if (ms !== undefined) this.speed.add(count, ms);
         owner.onTokens(count, ms);
       },
@@ -92,9 +97,16 @@ export class NodeLink implements JobHost, StreamSource {
     return this.load?.paused === true;
   }
 
+  /** Of a session that goes on. */
+  get state(): 'serving' | 'paused' | 'leaving' | 'out of reach' {
+    if (!this.connected) return 'out of reach';
+    if (this.draining) return 'leaving';
+    return this.paused ? 'paused' : 'serving';
+  }
+
   /** Whether new jobs may go there: its stream is open, it isn't leaving, and nobody holds it. */
   get serving(): boolean {
-    return this.connected && !this.draining && !this.paused && this.ended === undefined;
+    return this.state === 'serving' && this.ended === undefined;
   }
 
   /** Of the newest Attach. */
@@ -129,9 +141,7 @@ export class NodeLink implements JobHost, StreamSource {
 
   run(job: Job): void {
     const maxNewTokens = newTokensAt(job, this.facts);
-    job.host = this;
-    job.ranAt.add(this.facts.nodeId);
-    job.givenAt ??= performance.now();
+    job.giveTo(this);
     this.givenSamples += job.unfinished.length;
     const seq = this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
     this.jobs.add(new RunningJob(job, maxNewTokens, seq));

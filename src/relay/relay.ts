@@ -2,6 +2,7 @@ import { create } from '@bufbuild/protobuf';
 import { Code, ConnectError, createConnectRouter } from '@connectrpc/connect';
 import { type Logger, pino } from 'pino';
 import { ContractError } from '../contract/contract-error.ts';
+import { FleetMonitor } from '../contract/gen/fleet_monitor_pb.ts';
 import { Health } from '../contract/gen/grpc/health_pb.ts';
 import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
 import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
@@ -19,6 +20,9 @@ import { JobTable } from './job-table.ts';
 import { logFaults } from './log-faults.ts';
 import { Metrics } from './metrics.ts';
 import { openModel } from './model/open-model.ts';
+import { FleetHistory } from './monitor/fleet-history.ts';
+import { fleetMonitorService } from './monitor/fleet-monitor-service.ts';
+import { RecentRequests } from './monitor/recent-requests.ts';
 import { nodeRelayService } from './node-relay-service.ts';
 import { type RelayOptions, type RelaySettings, settle } from './options.ts';
 import { ReceivingBudget } from './receiving-budget.ts';
@@ -63,6 +67,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
 
 async function startTrusted(options: RelayOptions, settings: RelaySettings, trust: Trust, log: Logger): Promise<Relay> {
   const model = await served(options);
+  const { packageVersion } = options.build;
   const shutdown = new AbortController();
   let closing = false;
 
@@ -84,7 +89,9 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     {
       onLost(all) {
         const jobs = audits.withoutAudits(all);
-        metrics.failedOver(jobs.filter((job) => job.interrupted).length);
+        const interrupted = jobs.filter((job) => job.interrupted).length;
+        metrics.failedOver(interrupted);
+        history.failedOver(interrupted);
         router.requeue(jobs);
       },
       onChange: () => {
@@ -92,12 +99,17 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
         if (router.waiting.length > 0) audits.giveWay();
         else audits.pump();
       },
-      onTokens: (count, ms) => metrics.tokens(count, ms),
+      onTokens(count, ms) {
+        metrics.tokens(count, ms);
+        history.tokens(count, ms);
+      },
     },
     log,
   );
   const router = new Router(() => fleet.links, settings);
   const metrics = new Metrics({ modelName: model.name, serving: () => fleet.serving, waiting: () => router.waiting });
+  const history = new FleetHistory({ serving: () => fleet.serving, waiting: () => router.waiting.length });
+  const recent = new RecentRequests();
   const audits = new Audits({
     share: settings.auditShare,
     tolerance: AUDIT_TOLERANCE,
@@ -107,7 +119,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     busy: () => router.waiting.length > 0,
     newJobId: () => table.newId(),
     putOut: (nodeId) => fleet.expel(nodeId),
-    counts: new AuditCounts(metrics.registry),
+    counts: new AuditCounts(metrics.registry, (outcome) => history.audited(outcome)),
     log,
     random: Math.random,
   });
@@ -120,8 +132,10 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     router,
     audits,
     metrics,
+    history,
+    recent,
     log,
-    packageVersion: options.build.packageVersion,
+    packageVersion,
     ranks: settings.ranks,
     schedulePolicy: settings.schedulePolicy,
     closing: () => closing,
@@ -150,7 +164,11 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     .service(ServerReflectionAlpha, reflection.v1alpha, small);
   const web = createConnectRouter({ ...common, grpc: false })
     .service(SglangScheduler, scheduler)
-    .service(NodeRelay, nodeRelayService(fleet, { ...settings, boundsHost: trust.boundsHost }));
+    .service(NodeRelay, nodeRelayService(fleet, { ...settings, boundsHost: trust.boundsHost }))
+    .service(
+      FleetMonitor,
+      fleetMonitorService({ fleet, table, history, recent, modelName: model.name, packageVersion }),
+    );
 
   const grpcServer = await listenGrpc(guardHandlers(grpc.handlers, guard), {
     host: settings.grpcHost,
@@ -162,7 +180,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   const webServer = await listenWeb({
     ...trust,
     handlers: guardHandlers(web.handlers, guard),
-    rpcs: rpcAccess([SglangScheduler, NodeRelay]),
+    rpcs: rpcAccess([SglangScheduler, NodeRelay, FleetMonitor]),
     host: settings.webHost,
     port: settings.webPort,
     stallMs: settings.stallMs,
@@ -182,6 +200,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   async function close(): Promise<void> {
     closing = true;
     audits.close();
+    history.close();
     fleet.changed.notify();
     const closed = new ContractError(Code.Unavailable, 'The relay is closing.');
     for (const job of router.waiting.slice()) job.fail(closed);

@@ -22,6 +22,8 @@ import { KvEvents } from './kv-events.ts';
 import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
 import type { SchedulePolicyName } from './options.ts';
+import type { FleetHistory } from './monitor/fleet-history.ts';
+import type { RecentRequests } from './monitor/recent-requests.ts';
 import { Profiles } from './profile.ts';
 import { logEnd, requestIds } from './request-log.ts';
 import type { Router } from './router.ts';
@@ -38,6 +40,8 @@ export interface SchedulerParts {
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly packageVersion: string;
+  readonly history: FleetHistory;
+  readonly recent: RecentRequests;
   readonly ranks: number | undefined;
   readonly schedulePolicy: SchedulePolicyName;
   /** True once the relay closes. */
@@ -46,7 +50,7 @@ export interface SchedulerParts {
 
 /** What the gateway talks to. Prompts stay out of logs and metrics; counts go in. */
 export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
-  const { model, fleet, table, router, audits, metrics, log } = parts;
+  const { model, fleet, table, router, audits, metrics, history, recent, log } = parts;
   const profiles = new Profiles(fleet, log);
   const kvEvents = new KvEvents(fleet.prefixes);
   const startedAtMs = Date.now();
@@ -65,8 +69,13 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       metrics.jobEnded(job);
       audits.jobEnded(job);
       table.ended.notify();
+      history.jobEnded(job);
+      recent.add(job);
     };
-    job.onFirstToken = () => metrics.firstToken(job);
+    job.onFirstToken = () => {
+      metrics.firstToken(job);
+      history.firstToken(job);
+    };
     try {
       router.submit(job);
       if (router.waiting.length > 0) audits.giveWay();

@@ -12,8 +12,11 @@ export class AuditCounts {
   private readonly losers: Counter<'loser'>;
   private readonly flaggedSamples: Counter;
   private readonly canaries: Counter<'outcome'>;
+  private readonly told: (outcome: AuditOutcome) => void;
 
-  constructor(registry: Registry) {
+  /** `told` hears of each sample too. */
+  constructor(registry: Registry, told: (outcome: AuditOutcome) => void) {
+    this.told = told;
     const registers = [registry];
     this.outcomes = new Counter({
       name: 'shoal:audited_samples_total',
@@ -48,6 +51,7 @@ export class AuditCounts {
 
   audited(outcome: AuditOutcome): void {
     this.outcomes.inc({ outcome });
+    this.told(outcome);
   }
 
   steps({ judged, differing, open }: Judgement): void {

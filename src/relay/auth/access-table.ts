@@ -1,4 +1,5 @@
 import type { DescService } from '@bufbuild/protobuf';
+import { FleetMonitor } from '../../contract/gen/fleet_monitor_pb.ts';
 import { NodeRelay } from '../../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
 import type { Role } from './roles.ts';
@@ -18,6 +19,8 @@ const RPCS: ReadonlyMap<DescService, Readonly<Record<string, Access>>> = new Map
   Readonly<Record<string, Access>>
 >([
   [NodeRelay, { Attach: NODES, Report: NODES, Detach: NODES }],
+  // Who asks what of whom: ids and counts of everybody's requests.
+  [FleetMonitor, { GetHistory: OPERATORS, ListNodes: OPERATORS, ListRequests: OPERATORS }],
   [
     SglangScheduler,
     {
