@@ -20,6 +20,8 @@ export interface EngineLoad {
   readonly kvBytes: number;
   /** All live GPU buffers. */
   readonly gpuBytes: number;
+  /** Requests that were taken in since the start. */
+  readonly requestsTaken: number;
   /** Output tokens since the start. */
   readonly tokensMade: number;
 }

@@ -3,6 +3,7 @@ import type { Runner } from '../model/runner.ts';
 import type { EngineEvent } from './event.ts';
 import type { Grammars } from './grammars.ts';
 import type { SchedulerLimits } from './scheduler.ts';
+import type { StepThrottle } from './step-throttle.ts';
 
 export interface EngineOptions {
   readonly runner: Runner;
@@ -16,6 +17,8 @@ export interface EngineOptions {
   readonly onEvents: (events: readonly EngineEvent[]) => void;
   /** It can't run any more, as after a lost device: everything was failed, and everything will be. */
   readonly onBroken?: (reason: string) => void;
+  /** Without it steps follow each other at once. */
+  readonly throttle?: StepThrottle;
   /** What each step took, for whoever measures. */
   readonly onStep?: (step: StepTimes) => void;
   /** Milliseconds of a monotonic clock. */

@@ -36,6 +36,7 @@ export class Engine {
   readonly #profiling: Profiling;
   #arrivals = 0;
   #tokensMade = 0;
+  #requestsTaken = 0;
   #stepping = false;
   /** Why it can't run any more, such as a lost device. */
   #broken: string | undefined;
@@ -92,6 +93,7 @@ export class Engine {
       weightBytes: this.#runner.weightBytes,
       kvBytes: this.#runner.kvBytes,
       gpuBytes: this.#runner.allocatedBytes,
+      requestsTaken: this.#requestsTaken,
       tokensMade: this.#tokensMade,
     };
   }
@@ -104,6 +106,7 @@ export class Engine {
       onEvents(request.samples.map(({ index }) => ({ type: 'failed', jobId: request.jobId, index, ...refusal })));
       return;
     }
+    this.#requestsTaken++;
     const arrivedAt = this.#options.now();
     const stops = new Stops(request.stopTokenIds, request.stopStrings);
     // Ids say nothing of embeddings.
@@ -223,7 +226,7 @@ export class Engine {
   /** Keeps `stepsInFlight` steps with the GPU: while it runs one, the next is planned, encoded and waiting for it. */
   async #loop(): Promise<void> {
     this.#stepping = true;
-    const { limits, now } = this.#options;
+    const { limits, now, throttle } = this.#options;
     const steps = new StepsInFlight({
       runner: this.#runner,
       most: limits.stepsInFlight,
@@ -234,8 +237,11 @@ export class Engine {
     try {
       for (;;) {
         while (steps.open) {
-          // Kernels are timed alone.
-          if (this.#profiling.active && steps.count > 0) break;
+          // Kernels are timed alone; and a step behind another has no rest before it.
+          if (steps.count > 0 && (this.#profiling.active || throttle?.overlap === false)) break;
+          const turn = steps.count === 0 ? throttle?.turn() : undefined;
+          // Not for nothing: who wakes the engine expects a plan at once.
+          if (turn) await turn;
           let startedAt = now();
           const plan = this.#scheduler.plan();
           if (!plan) break;
@@ -259,7 +265,7 @@ export class Engine {
 
   /** Takes a step's results. Returns when it ended. */
   #finish(outcome: StepOutcome, lastEnd: number): number {
-    const { now, onStep } = this.#options;
+    const { now, onStep, throttle } = this.#options;
     const { plan, submittedAt, planMs } = outcome.step;
     const endedAt = now();
     if ('refused' in outcome) {
@@ -274,6 +280,7 @@ export class Engine {
     const steps = plan.batch.repeat ?? 1;
     const ms = endedAt - Math.max(lastEnd, submittedAt);
     this.#pace.measured({ decodeRows, prefillRows, steps, ms });
+    throttle?.took(ms);
     onStep?.({ hostMs: planMs + now() - endedAt, ms, decodeRows, prefillRows, steps });
     return endedAt;
   }

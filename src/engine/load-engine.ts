@@ -18,6 +18,7 @@ import type { KernelReport } from './kernel-report.ts';
 import type { KernelSetup } from './kernel-setup.ts';
 import { type LostKernels, prepareKernels } from './prepare-kernels.ts';
 import { type ModelFiles, type ReadModel, readModel } from './read-model.ts';
+import type { StepThrottle } from './step-throttle.ts';
 
 /** Devices that may be lost to kernels that are tried, until only the plain ones are. */
 const MOST_LOSSES = 3;
@@ -50,6 +51,7 @@ export interface EngineParts {
   readonly startGrammarWorker: StartGrammarWorker;
   readonly onEvents: (events: readonly EngineEvent[]) => void;
   readonly kernels: KernelSetup;
+  readonly throttle?: StepThrottle;
 }
 
 /**
@@ -71,7 +73,7 @@ export async function loadEngine(gpu: GPU, parts: EngineParts): Promise<LoadedEn
 }
 
 async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels): Promise<LoadedEngine> {
-  const { budget, startGrammarWorker, onEvents } = parts;
+  const { budget, startGrammarWorker, onEvents, throttle } = parts;
   const start = performance.now();
   const { adapter, device } = await requestDevice(gpu);
   performance.measure('load device', { start });
@@ -98,6 +100,7 @@ async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels):
       onEvents,
       onBroken: announceLoss,
       now: () => performance.now(),
+      ...(throttle ? { throttle } : {}),
     });
     const refused = runner.compileLate().then(
       (errors) => errors.map(({ kernel, message }) => ({ name: kernel, why: message })),

@@ -48,7 +48,7 @@ export class Served {
     runner: Runner,
     tokens: TokenBytes,
     limits: EngineLimits,
-    more: Partial<Pick<EngineOptions, 'onStep' | 'grammars' | 'maskPatienceMs'>> = {},
+    more: Partial<Pick<EngineOptions, 'onStep' | 'grammars' | 'maskPatienceMs' | 'throttle' | 'now'>> = {},
   ) {
     let time = 0;
     const onEvents = (events: readonly EngineEvent[]) => this.#take(events);
