@@ -13,6 +13,8 @@ export type PageMessage =
   | { readonly type: 'leave' }
   /** Finish what runs and take nothing new, or take new work again. */
   | { readonly type: 'pause'; readonly paused: boolean }
+  /** Share of the GPU's time that it may take from now on: from LEAST_SHARE to 1. */
+  | { readonly type: 'share'; readonly share: number }
   /** The page has said Detach and came back (bfcache): the old session is gone. */
   | { readonly type: 'restart' }
   | { readonly type: 'hidden'; readonly hidden: boolean }
@@ -82,8 +84,12 @@ export interface NodeFacts {
   readonly poolTokens: number;
 }
 
-/** Counted values, told once a second. */
+/** Counted values, told once a second; what counts since the start counts since the join, over lost devices. */
 export interface NodeCounters extends EngineLoad {
+  /** Milliseconds since it served first; undefined: it has not yet. */
+  readonly uptimeMs: number | undefined;
+  /** Share of the last ten seconds in which the GPU worked at a step. */
+  readonly gpuShare: number;
   /** Live GPU buffers. */
   readonly gpuBuffers: number;
 }

@@ -2,9 +2,11 @@ import { create } from '@bufbuild/protobuf';
 import { ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
+import type { EngineLoad } from '../engine/engine-load.ts';
 import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
 import type { Profile } from '../engine/profile.ts';
 import { backoffMs } from './backoff.ts';
+import { DutyCycle } from './duty-cycle.ts';
 import { IndexedStore } from './indexed-store.ts';
 import type { DetachKey, JoinRequest, NodeMessage, NodeState } from './messages.ts';
 import { fetchManifest, type ModelFilesListener, RelayUnreachableError, relayFiles } from './model-files.ts';
@@ -26,7 +28,11 @@ const LOSSES_WITHIN_MS = 600_000;
 /** A page's node: loads the relay's model onto the GPU, then keeps a session with the relay until it is left. */
 export class Node {
   hidden = false;
+  readonly #duty = new DutyCycle();
   #paused = false;
+  #servingSince: number | undefined;
+  /** What engines of lost devices have counted. */
+  #before = { tokensMade: 0, requestsTaken: 0 };
   #hasReset = false;
   readonly #post: (message: NodeMessage) => void;
   readonly #left = new AbortController();
@@ -45,14 +51,16 @@ export class Node {
     this.#access.onSession = () => this.#tellSession();
     try {
       const losses: number[] = [];
+      let news = '';
       for (;;) {
-        const lost = await this.#serve(join);
+        const lost = await this.#serve(join, news);
         if (lost === undefined) return;
         const now = performance.now();
         losses.push(now);
         if (losses.filter((at) => at > now - LOSSES_WITHIN_MS).length > MOST_LOSSES) {
           throw new Error(`the GPU was lost ${losses.length} times: ${lost}`);
         }
+        news = `The GPU was lost (${lost}). The node starts again on a new device`;
       }
     } catch (error) {
       if (this.#left.signal.aborted) this.#state('left', '');
@@ -72,6 +80,11 @@ export class Node {
     this.#session?.tellLoad();
   }
 
+  /** Share of the GPU's time that steps may take, from now on. */
+  set gpuShare(share: number) {
+    this.#duty.share = share;
+  }
+
   /** Times the kernels of the next steps for the page. */
   profile(): void {
     void this.#engine?.profile({ steps: PROFILE_STEPS, byStage: true }).then((profile) => this.#profiled(profile));
@@ -82,8 +95,8 @@ export class Node {
   }
 
   /** One device's life. Returns why the device was lost, or undefined when the node is done. Rejects after `leave`. */
-  async #serve(join: JoinRequest): Promise<string | undefined> {
-    this.#state('loading', '');
+  async #serve(join: JoinRequest, news: string): Promise<string | undefined> {
+    this.#state('loading', news);
     const { loaded, digest } = await this.#load(join);
     const counting = setInterval(() => this.#count(loaded), COUNTERS_MS);
     try {
@@ -104,6 +117,8 @@ export class Node {
       this.#session = undefined;
       this.#engine = undefined;
       clearInterval(counting);
+      const { tokensMade, requestsTaken } = this.#counted(loaded);
+      this.#before = { tokensMade, requestsTaken };
       loaded.destroy();
     }
   }
@@ -142,6 +157,7 @@ export class Node {
       quantisation: manifest.quantisation,
       budget,
       startGrammarWorker,
+      throttle: this.#duty,
       onEvents: (events) => this.#session?.report(events.flatMap(nodeEvents)),
       kernels: {
         ...kernels,
@@ -235,7 +251,18 @@ export class Node {
   }
 
   #count(loaded: LoadedEngine): void {
-    this.#post({ type: 'counters', counters: { ...loaded.engine.load(), gpuBuffers: loaded.gpuBuffers() } });
+    const uptimeMs = this.#servingSince === undefined ? undefined : performance.now() - this.#servingSince;
+    const more = { uptimeMs, gpuShare: this.#duty.measured(), gpuBuffers: loaded.gpuBuffers() };
+    this.#post({ type: 'counters', counters: { ...this.#counted(loaded), ...more } });
+  }
+
+  #counted({ engine }: LoadedEngine): EngineLoad {
+    const load = engine.load();
+    return {
+      ...load,
+      tokensMade: this.#before.tokensMade + load.tokensMade,
+      requestsTaken: this.#before.requestsTaken + load.requestsTaken,
+    };
   }
 
   #profiled(profile: Profile): void {
@@ -255,6 +282,7 @@ export class Node {
   }
 
   #state(state: NodeState, detail: string): void {
+    if (state === 'serving') this.#servingSince ??= performance.now();
     this.#post({ type: 'state', state, detail, problem: undefined });
   }
 }

@@ -16,6 +16,9 @@ self.onmessage = (event: MessageEvent<PageMessage>) => {
     case 'pause':
       node.paused = message.paused;
       break;
+    case 'share':
+      node.gpuShare = message.share;
+      break;
     case 'restart':
       node.restart();
       break;
