@@ -57,7 +57,31 @@ function gpuProject(
   };
 }
 
-// One group after the other: the machine may have two cores. `npm test` runs e2e beside the others: scripts/test.js.
+/** Tests in a real browser, and of relays in processes of their own. */
+function processProject(
+  name: string,
+  include: string[],
+  exclude: string[],
+  groupOrder: number,
+): TestProjectInlineConfiguration {
+  return {
+    test: {
+      name,
+      include,
+      exclude,
+      pool: 'forks',
+      maxWorkers: 1,
+      fileParallelism: false,
+      testTimeout: 60_000,
+      hookTimeout: 120_000,
+      sequence: { groupOrder },
+    },
+  };
+}
+
+const CHAOS_TESTS = ['e2e/chaos*.test.ts'];
+
+// One group after the other: the machine may have two cores. `npm test` runs some beside the others: scripts/lanes.js.
 export default defineConfig({
   test: {
     reporters: ['default', './scripts/summary-reporter.js'],
@@ -74,18 +98,8 @@ export default defineConfig({
       },
       gpuProject('gpu', 'full', GPU_TESTS, 1),
       gpuProject('gpu-default-limits', 'default-limits', LIMITS_TESTS, 2),
-      {
-        test: {
-          name: 'e2e',
-          include: ['e2e/**/*.test.ts'],
-          pool: 'forks',
-          maxWorkers: 1,
-          fileParallelism: false,
-          testTimeout: 60_000,
-          hookTimeout: 120_000,
-          sequence: { groupOrder: 3 },
-        },
-      },
+      processProject('e2e', ['e2e/**/*.test.ts'], CHAOS_TESTS, 3),
+      processProject('chaos', CHAOS_TESTS, [], 4),
     ],
   },
 });

@@ -17,10 +17,29 @@ import { until } from './harness/wait.ts';
 vi.setConfig({ testTimeout: 600_000 });
 
 const LONG = process.env.SHOAL_LONG === '1';
-const CHAOS_MS = LONG ? 120_000 : 12_000;
-const REQUESTS = LONG ? 400 : 48;
-const LEAST_SERVED = LONG ? 2_000 : 60;
-const RESTARTS_MS = LONG ? 15_000 : 5_000;
+/** In the short tier it mostly waits: other lanes compute beside it. */
+const TIER = LONG
+  ? {
+      requests: 400,
+      mostTokens: 90,
+      chaosMs: 120_000,
+      leastServed: 2_000,
+      leastHits: 6,
+      restartsMs: 15_000,
+      calmMs: 250,
+      pauseMs: 0,
+    }
+  : {
+      requests: 24,
+      mostTokens: 40,
+      chaosMs: 75_000,
+      leastServed: 70,
+      leastHits: 2,
+      restartsMs: 20_000,
+      calmMs: 1_500,
+      pauseMs: 3_000,
+    };
+const STEP_MS = LONG ? 6 : 80;
 const RESUMES = 10;
 const NODES = 5;
 const LEASE_MS = 1_500;
@@ -35,11 +54,11 @@ const nodes: SimulatedNode[] = [];
 
 beforeAll(async () => {
   relay = await MortalRelay.start(['--lease', `${LEASE_MS}ms`, '--heartbeat', '300ms']);
-  load = { relay, model: MODEL, parallel: 24 };
+  load = { relay, model: MODEL, parallel: LONG ? 24 : 6, told: 0 };
   const { digest } = SERVED;
   for (let i = 0; i < NODES; i++) {
-    const settings = { webUrl: relay.webUrl, digest, model: TINY, layers: 5, kvBlocks: 256, maxRunning: 8, stepMs: 6 };
-    nodes.push(await SimulatedNode.open(settings));
+    const sizes = { layers: 5, kvBlocks: 256, maxRunning: 8, stepMs: STEP_MS };
+    nodes.push(await SimulatedNode.open({ webUrl: relay.webUrl, digest, model: TINY, ...sizes }));
   }
 });
 
@@ -79,8 +98,8 @@ test('whatever happens to nodes and relay, each stream is whole, and as it is in
   const shown = await shownResumes(new Random(seed));
   expect(shown).toBeGreaterThan(RESUMES * 0.8);
   const { count, hits } = await chaos({
-    ...{ load, nodes, leaseMs: LEASE_MS, seed, requests: REQUESTS, mostTokens: 90 },
-    ...{ chaosMs: CHAOS_MS, leastServed: LEAST_SERVED, restartsMs: RESTARTS_MS, calmMs: 250, spared: 2 },
+    ...TIER,
+    ...{ load, nodes, leaseMs: LEASE_MS, seed, spared: 2 },
   });
   console.log(`chaos, seed ${seed}: ${shown} of ${RESUMES} wrong resumes show;`, count, hits);
 
@@ -91,7 +110,7 @@ test('whatever happens to nodes and relay, each stream is whole, and as it is in
     engine.flushCache();
     expect(engine.scheduler.kv.free).toBe(engine.scheduler.kv.blocks);
   }
-  expect(count.served).toBeGreaterThanOrEqual(LEAST_SERVED);
+  expect(count.served).toBeGreaterThanOrEqual(TIER.leastServed);
   expect(count.cutByRelay).toBeGreaterThan(0);
-  for (const times of Object.values(hits)) expect(times).toBeGreaterThan(LONG ? 5 : 1);
+  for (const times of Object.values(hits)) expect(times).toBeGreaterThanOrEqual(TIER.leastHits);
 });

@@ -1,8 +1,15 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
-/** Projects that run beside the others: a browser's tests mostly wait, the others compute. */
-export const LANES = [['e2e'], ['unit', 'gpu', 'gpu-default-limits']];
+/**
+ * Projects that run beside the others: a browser's tests mostly wait, the others compute. Chaos waits most, so that its two
+ * minutes are none of the whole; in the long tier it computes too.
+ * @param {boolean} long
+ */
+export function lanesOf(long) {
+  const browsers = long ? [['e2e', 'chaos']] : [['e2e'], ['chaos']];
+  return [...browsers, ['unit', 'gpu', 'gpu-default-limits']];
+}
 
 /**
  * Runs one command per lane and says their lines as they come; alone, a command has the terminal to itself.

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import config from '../vitest.config.ts';
-import { LANES } from './lanes.js';
+import { lanesOf } from './lanes.js';
 
-test('every project runs in one lane', () => {
+test.each([false, true])('every project runs in one lane, in the long tier or not: %s', (long) => {
   const names = (config.test!.projects as { test: { name: string } }[]).map(({ test }) => test.name);
-  expect(LANES.flat().sort()).toEqual(names.sort());
+  expect(lanesOf(long).flat().sort()).toEqual(names.sort());
 });

@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { findNode22 } from '../bin/node22.js';
 import { ensureBuilt, root } from './build.js';
 import { dawnEnvironment } from './dawn-environment.js';
-import { LANES, runLanes } from './lanes.js';
+import { lanesOf, runLanes } from './lanes.js';
 
 const REQUIRED = process.env.CI === 'true' || process.env.SHOAL_REQUIRE_GATEWAY === '1';
 const log = (/** @type {string} */ line) => console.log(line);
@@ -51,7 +51,7 @@ async function main() {
   env.SHOAL_BUILT = '1';
   const tools = await import(new URL('../dist/node/tools.js', import.meta.url).href);
 
-  if (gpu || runs('e2e')) {
+  if (gpu || runs('e2e') || runs('chaos')) {
     env.SHOAL_BROWSER = await tools.findOrInstallBrowser(log, stop.signal);
     log(`Browser: ${env.SHOAL_BROWSER}`);
   }
@@ -66,7 +66,8 @@ async function main() {
   const require = createRequire(import.meta.url);
   const vitest = join(dirname(require.resolve('vitest/package.json')), 'vitest.mjs');
   // What was asked for by name runs as vitest would run it.
-  const lanes = passed.length > 0 ? [passed] : LANES.map((names) => names.flatMap((project) => ['--project', project]));
+  const lanes =
+    passed.length > 0 ? [passed] : lanesOf(long).map((names) => names.flatMap((project) => ['--project', project]));
   const summaries = lanes.map((_, lane) => join(root, '.cache', `test-summary-${process.pid}-${lane}.json`));
   mkdirSync(join(root, '.cache'), { recursive: true });
   stop.signal.throwIfAborted();

@@ -28,13 +28,26 @@ export interface Load {
   readonly relay: MortalRelay;
   readonly model: ModelLimits;
   readonly parallel: number;
+  /** Streams of which tokens came, and not their end. */
+  told: number;
+}
+
+/** Sent one after the other, and again. */
+export interface Round {
+  readonly requests: readonly GenerateRequest[];
+  readonly over: () => boolean;
+  /** What request ids begin with. */
+  readonly name: string;
+  readonly take: (at: number, ids: Outputs) => void;
+  /** Between a stream's end and the next one in its place. */
+  readonly pauseMs: () => number;
 }
 
 /** What came of a load. */
 export interface LoadCount {
   /** Streams that ended with OK, each as expected. */
   served: number;
-  /** Those that a killed relay took with it, each asked again after. */
+  /** Those that a killed relay took with it after their first tokens. */
   cutByRelay: number;
   tokens: number;
 }
@@ -79,7 +92,8 @@ class WrongStream extends Error {
 }
 
 /** One stream, each message checked as it comes. Rejects with WrongStream where its status isn't OK. */
-export function streamOnce({ relay, model }: Load, request: GenerateRequest): Promise<Outputs> {
+export function streamOnce(load: Load, request: GenerateRequest): Promise<Outputs> {
+  const { relay, model } = load;
   const checker = new AnswerChecker(normaliseRequest(request, model), model);
   const { method } = SglangScheduler;
   return new Promise((resolve, reject) => {
@@ -92,7 +106,10 @@ export function streamOnce({ relay, model }: Load, request: GenerateRequest): Pr
     };
     const ids = () => checker.samples.map((sample) => [...sample.ids]);
     const timer = setTimeout(() => fail(new Error(`hangs after ${ids().map(({ length }) => length)}`)), STREAM_MS);
+    let began = false;
     stream.on('data', (message) => {
+      if (!began) load.told++;
+      began = true;
       try {
         told ||= message.response.case === 'error';
         checker.take(message, 0);
@@ -105,6 +122,7 @@ export function streamOnce({ relay, model }: Load, request: GenerateRequest): Pr
       clearTimeout(timer);
       // Its last messages may come in the same turn.
       setImmediate(() => {
+        if (began) load.told--;
         try {
           if (failed) throw failed;
           if (code !== status.OK) throw new WrongStream(code, details, ids(), told);
@@ -120,23 +138,18 @@ export function streamOnce({ relay, model }: Load, request: GenerateRequest): Pr
 
 /**
  * Sends `requests`, again and again until `over`, each whole round at least once; rejects at the first stream that ends
- * wrongly. Where the relay is killed a stream may break, and is asked again; all else is to end with OK and its ids.
+ * wrongly. Where the relay is killed a stream may break, and the next one under its id asks for something else, so that
+ * tokens of the old one would show; all else is to end with OK and its ids.
  */
-export async function runLoad(
-  load: Load,
-  requests: readonly GenerateRequest[],
-  over: () => boolean,
-  name: string,
-  take: (at: number, ids: Outputs) => void,
-): Promise<LoadCount> {
+export async function runLoad(load: Load, round: Round): Promise<LoadCount> {
   const { relay, parallel } = load;
+  const { requests, over, name, take, pauseMs } = round;
   const count: LoadCount = { served: 0, cutByRelay: 0, tokens: 0 };
   let next = 0;
   let broken: unknown;
   const serve = async (number: number) => {
-    const at = number % requests.length;
-    const request = { ...requests[at]!, requestId: `${name}-${number}` };
-    for (;;) {
+    for (let at = number % requests.length; ; at = (at + 1) % requests.length) {
+      const request = { ...requests[at]!, requestId: `${name}-${number}` };
       const deaths = relay.alive ? relay.deaths : -1;
       try {
         const ids = await streamOnce(load, request);
@@ -158,6 +171,7 @@ export async function runLoad(
       await serve(next++).catch((error: unknown) => {
         broken ??= error;
       });
+      await sleep(pauseMs());
     }
   };
   await Promise.all(Array.from({ length: parallel }, work));

@@ -8,7 +8,7 @@ export interface ChaosNode {
   kill(): Promise<void>;
   /** It goes, and says so; another comes. */
   leave(): Promise<void>;
-  /** It stands still, and its connections stay. */
+  /** It stands still, or nothing of it passes, and its connections stay. */
   freeze(ms: number): Promise<void>;
   /** Its connections break. */
   cut(ms: number): Promise<void>;
@@ -17,5 +17,5 @@ export interface ChaosNode {
   muddle(ms: number, fate: () => ReportFate): Promise<void>;
 }
 
-export const DISTURBANCES = ['kill', 'leave', 'freeze', 'cut', 'slow', 'muddle'] as const;
+export const DISTURBANCES = ['kill', 'leave', 'freeze', 'cut', 'slow', 'duplicate', 'reorder'] as const;
 export type Disturbance = (typeof DISTURBANCES)[number];

@@ -13,41 +13,59 @@ export interface Disturbing {
   readonly spared: number;
 }
 
-function anyFate(random: Random): ReportFate {
-  const fates: readonly ReportFate[] = [
-    'arrives',
-    'comes twice',
-    'answer lost',
-    { againAfter: random.integer(1, 300) },
-    { overtaken: random.integer(1, 400) },
-  ];
+/** Between two looks whether there is work. */
+export const LOOK_MS = 20;
+
+function anyFate(what: 'duplicate' | 'reorder', random: Random): ReportFate {
+  const fates: readonly ReportFate[] =
+    what === 'duplicate'
+      ? ['arrives', 'comes twice', 'answer lost']
+      : ['arrives', { againAfter: random.integer(1, 300) }, { overtaken: random.integer(1, 400) }];
   return fates[random.integer(0, fates.length - 1)]!;
 }
 
-/** What happens to a node; shorter than the lease as often as longer. */
-function happen(what: Disturbance, node: ChaosNode, { random, leaseMs }: Disturbing): Promise<void> {
+/** What happens to a node; shorter than the lease as often as longer. False where it met nothing that it could happen to. */
+async function happen(what: Disturbance, node: ChaosNode, { random, leaseMs }: Disturbing): Promise<boolean> {
   const ms = random.integer(50, 2 * leaseMs);
-  if (what === 'muddle') return node.muddle(ms, () => anyFate(random));
-  return what === 'kill' || what === 'leave' ? node[what]() : node[what](ms);
+  if (what === 'duplicate' || what === 'reorder') {
+    let met = false;
+    await node.muddle(ms, () => {
+      const fate = anyFate(what, random);
+      met ||= fate !== 'arrives';
+      return fate;
+    });
+    return met;
+  }
+  await (what === 'kill' || what === 'leave' ? node[what]() : node[what](ms));
+  return true;
 }
 
 /**
- * Disturbs nodes until `over`, several at a time, each sort in turn; how often each sort hit a node that had work.
- * Settles once all is calm again.
+ * Disturbs nodes until `over`, several at a time, each sort in turn; counts in `hits` how often each sort hit a
+ * node that had work. Settles once all is calm again.
  */
-export async function disturb(disturbing: Disturbing, over: () => boolean): Promise<Record<Disturbance, number>> {
+export async function disturb(
+  disturbing: Disturbing,
+  hits: Record<Disturbance, number>,
+  over: () => boolean,
+): Promise<void> {
   const { nodes, random, calmMs, spared } = disturbing;
-  const hits = { kill: 0, leave: 0, freeze: 0, cut: 0, slow: 0, muddle: 0 };
   const underWay = new Map<ChaosNode, Promise<void>>();
   let failure: unknown;
+  const nextNode = () => {
+    const free = nodes.length - underWay.size > spared ? nodes.filter((node) => !underWay.has(node) && node.busy) : [];
+    return free[random.integer(0, free.length - 1)];
+  };
   for (let turn = 0; !over() && failure === undefined; ) {
     await sleep(random.integer(1, calmMs));
-    const free = nodes.filter((node) => !underWay.has(node) && node.busy);
-    if (free.length === 0 || nodes.length - underWay.size <= spared) continue;
-    const node = free[random.integer(0, free.length - 1)]!;
+    let node = nextNode();
+    for (; !node && !over(); node = nextNode()) await sleep(LOOK_MS);
+    if (!node) break;
     const what = DISTURBANCES[turn++ % DISTURBANCES.length]!;
-    hits[what]++;
     const done = happen(what, node, disturbing)
+      .then((met) => {
+        if (met) hits[what]++;
+      })
       .catch((error: unknown) => {
         failure = error;
       })
@@ -56,5 +74,4 @@ export async function disturb(disturbing: Disturbing, over: () => boolean): Prom
   }
   await Promise.all(underWay.values());
   if (failure !== undefined) throw failure;
-  return hits;
 }

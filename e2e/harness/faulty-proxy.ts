@@ -1,6 +1,8 @@
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fromBinary } from '@bufbuild/protobuf';
+import { ReportRequestSchema } from '../../src/contract/gen/node_relay_pb.ts';
 
 /** What becomes of a Report on its way; each is a way a network fails. Times are milliseconds. */
 export type ReportFate =
@@ -23,6 +25,7 @@ export class FaultyProxy {
   #silence: Promise<unknown> | undefined;
   #delayMs = 0;
   #fate: () => ReportFate = () => 'arrives';
+  #toldAt = Number.NEGATIVE_INFINITY;
 
   private constructor(target: string) {
     this.#target = target;
@@ -41,6 +44,11 @@ export class FaultyProxy {
 
   get url(): string {
     return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Milliseconds since the node last told something of its work. */
+  get sinceTold(): number {
+    return performance.now() - this.#toldAt;
   }
 
   /** Breaks all connections, and each that is tried within `ms`. */
@@ -102,6 +110,7 @@ export class FaultyProxy {
   }
 
   async #report(incoming: IncomingMessage, body: Buffer, response: ServerResponse): Promise<void> {
+    if (fromBinary(ReportRequestSchema, body).events.length > 0) this.#toldAt = performance.now();
     const fate = this.#fate();
     // Nobody waits for what comes of it.
     const again = () => void this.#ask(incoming, body, undefined).then((answer) => answer.resume(), nothing);

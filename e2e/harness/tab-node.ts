@@ -3,21 +3,21 @@ import type { Page } from 'playwright-core';
 import { pollPage, type TestBrowser, untilState, waitUntilServing } from './browser.ts';
 import type { ChaosNode } from './chaos-node.ts';
 import { FaultyProxy, type ReportFate } from './faulty-proxy.ts';
-import { pageCounters } from './page-counters.ts';
 
 const SERVING_MS = 60_000;
 /** For the page's own script. */
 const LOADED_MS = 10_000;
 const RETRY_MS = 300;
+/** Between two tokens, at most. */
+const BUSY_MS = 150;
 
 /** A tab of a real browser, with a network of its own. */
 export class TabNode implements ChaosNode {
   readonly #browser: TestBrowser;
   readonly #webUrl: string;
-  #watch: NodeJS.Timeout | undefined;
   #proxy!: FaultyProxy;
   #page!: Page;
-  busy = false;
+  #freezes = 0;
 
   private constructor(browser: TestBrowser, webUrl: string) {
     this.#browser = browser;
@@ -27,13 +27,16 @@ export class TabNode implements ChaosNode {
   static async open(browser: TestBrowser, webUrl: string): Promise<TabNode> {
     const node = new TabNode(browser, webUrl);
     await node.#begin();
-    node.#watch = setInterval(() => void node.#look(), 250);
     return node;
+  }
+
+  /** By what it tells: its own counters come once a second. */
+  get busy(): boolean {
+    return this.#proxy.sinceTold < BUSY_MS;
   }
 
   /** Not even its Detach arrives. */
   async kill(): Promise<void> {
-    this.busy = false;
     await this.#proxy.close();
     await this.#page.context().close();
     await this.#begin();
@@ -41,7 +44,6 @@ export class TabNode implements ChaosNode {
 
   /** By its button, and joins again. */
   async leave(): Promise<void> {
-    this.busy = false;
     const page = this.#page;
     await page.getByRole('button', { name: /leave/i }).click();
     await untilState(page, 'left', 10_000);
@@ -49,8 +51,10 @@ export class TabNode implements ChaosNode {
     await untilState(page, 'serving', SERVING_MS);
   }
 
+  /** In turn nothing passes, and its Web Worker stands still. */
   async freeze(ms: number): Promise<void> {
-    await this.#proxy.freeze(ms);
+    if (this.#freezes++ % 2 === 0) await this.#proxy.freeze(ms);
+    else await this.#standStill(ms);
     await this.#served();
   }
 
@@ -70,7 +74,6 @@ export class TabNode implements ChaosNode {
   }
 
   async close(): Promise<void> {
-    clearInterval(this.#watch);
     await this.#page.context().close();
     await this.#proxy.close();
   }
@@ -93,13 +96,16 @@ export class TabNode implements ChaosNode {
     await waitUntilServing(this.#page, SERVING_MS);
   }
 
-  async #served(): Promise<void> {
-    await untilState(this.#page, 'serving', SERVING_MS);
+  /** As where the system lets the browser sleep; without work for the processor. */
+  async #standStill(ms: number): Promise<void> {
+    const worker = this.#page.workers().find((one) => !one.url().includes('grammar'));
+    if (!worker) throw new Error('the page has no Web Worker');
+    const memory = 'new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer';
+    const how = await worker.evaluate<string>(`Atomics.wait(new Int32Array(${memory}), 0, 0, ${ms})`);
+    if (how !== 'timed-out') throw new Error(`the Web Worker stood still until "${how}"`);
   }
 
-  /** Whether it has work, as it counts itself. */
-  async #look(): Promise<void> {
-    const counters = await pageCounters(this.#page).catch(() => undefined);
-    this.busy = (counters?.running ?? 0) > 0;
+  async #served(): Promise<void> {
+    await untilState(this.#page, 'serving', SERVING_MS);
   }
 }
