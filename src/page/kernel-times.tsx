@@ -7,8 +7,8 @@ type Stage = Profile['stages'][number];
 export function KernelTimes() {
   const timing = profile.value === 'timing';
   return (
-    <details>
-      <summary>Kernels</summary>
+    <details class="card">
+      <summary>Kernels' times</summary>
       <p>
         <button type="button" onClick={timeKernels} disabled={timing || state.value !== 'serving'}>
           Time the next steps

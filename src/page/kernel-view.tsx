@@ -7,9 +7,12 @@ export function TestProgress() {
   if (!testing.value) return null;
   const { done, total } = testing.value;
   return (
-    <p data-testing>
-      <progress value={done} max={total} aria-label="Test of kernels" /> Testing kernels: {done} of {total}
-    </p>
+    <div class="progress-line" data-testing>
+      <progress value={done} max={total} aria-label="Test of kernels" />
+      <p class="small quiet number">
+        Testing kernels: {done} of {total}
+      </p>
+    </div>
   );
 }
 

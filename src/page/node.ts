@@ -1,4 +1,4 @@
-import { computed, signal } from '@preact/signals';
+import { computed, effect, signal } from '@preact/signals';
 import type {
   DetachKey,
   KernelFlags,
@@ -13,10 +13,15 @@ import NodeWorker from '../node/worker.ts?worker';
 import { budget } from './budget.ts';
 import { ownBuild } from './build.ts';
 import { detachOnClose } from './closing.ts';
+import { DownloadRate } from './download-rate.ts';
 import { kernelFlags, withoutReset } from './kernel-flags.ts';
+import { hold } from './limits/hold.ts';
+import { limits } from './limits/limits.ts';
 import { nodeToken } from './link.ts';
 import { claimNodeId } from './node-id.ts';
+import { logEvent } from './node-log.ts';
 import { reloadPage } from './reload.ts';
+import { LOG_WORDS, logTone } from './state-words.ts';
 import { adapterHelp } from './webgpu-help.ts';
 
 /** This page's node, as its Web Worker tells of it. */
@@ -24,6 +29,8 @@ export const state = signal<NodeState>('idle');
 export const detail = signal('');
 export const facts = signal<NodeFacts | undefined>(undefined);
 export const progress = signal<{ readonly loadedBytes: number; readonly totalBytes: number } | undefined>(undefined);
+/** Bytes of the model that come a second; undefined: not known yet. */
+export const rate = signal<number | undefined>(undefined);
 /** Kernels tried, of how many; undefined: none are being tried. */
 export const testing = signal<{ readonly done: number; readonly total: number } | undefined>(undefined);
 export const counters = signal<NodeCounters | undefined>(undefined);
@@ -33,6 +40,8 @@ export const profile = signal<Profile | 'timing' | undefined>(undefined);
 /** The user holds the node: it finishes what it has and takes nothing new. */
 export const paused = signal(false);
 export const joined = computed(() => !['idle', 'left', 'error'].includes(state.value));
+
+const arrivals = new DownloadRate();
 
 // There from the start, so that a relay that goes away before the first join takes no script along.
 let worker: Worker | undefined = startWorker();
@@ -53,6 +62,7 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
   setState('loading', '');
   worker ??= startWorker();
   tell({ type: 'hidden', hidden: document.hidden });
+  tellLimits();
   const nodeId = await claimNodeId();
   if (tune) kernels = { ...kernels, tune };
   tell({
@@ -82,9 +92,9 @@ export function leave(): void {
 }
 
 /** Holds the node, or lets it take new work again. */
-export function pause(hold: boolean): void {
-  paused.value = hold;
-  tell({ type: 'pause', paused: hold });
+export function pause(held: boolean): void {
+  paused.value = held;
+  logEvent(held ? 'Paused' : 'Resumed');
 }
 
 /** Has the kernels of the next steps timed. */
@@ -93,7 +103,22 @@ export function timeKernels(): void {
   tell({ type: 'profile' });
 }
 
+/** How much the node may do just now: its user's word, and the limits. */
+function tellLimits(): void {
+  tell({ type: 'pause', paused: paused.value || hold.value !== undefined });
+  tell({ type: 'share', share: limits.value.gpuShare });
+}
+
 document.addEventListener('visibilitychange', () => tell({ type: 'hidden', hidden: document.hidden }));
+effect(tellLimits);
+let heldFor: string | undefined;
+effect(() => {
+  const why = joined.value ? hold.value : undefined;
+  if (why === heldFor) return;
+  heldFor = why;
+  if (why !== undefined) logEvent(`Holds off: ${why}`, 'warn');
+  else if (joined.value) logEvent('Holds off no more');
+});
 detachOnClose(
   () => session,
   () => tell({ type: 'restart' }),
@@ -122,11 +147,14 @@ function take(message: NodeMessage): void {
       break;
     case 'progress':
       progress.value = message;
+      arrivals.add(performance.now(), message.loadedBytes);
+      rate.value = arrivals.perSecond(performance.now());
       break;
     case 'testing':
       testing.value = message;
       break;
     case 'facts':
+      logFacts(message.facts);
       facts.value = message.facts;
       testing.value = undefined;
       break;
@@ -146,7 +174,20 @@ function take(message: NodeMessage): void {
   }
 }
 
+function logFacts({ model, kernels }: NodeFacts): void {
+  // Told again where the device refuses a kernel late.
+  const known = facts.value?.kernels.failed ?? [];
+  if (facts.value === undefined || state.value === 'loading') logEvent(`Loaded ${model}`);
+  for (const { name, why } of kernels.failed.filter((failed) => !known.some(({ name }) => name === failed.name))) {
+    logEvent(`Does without the kernel ${name}: ${why}`, 'warn');
+  }
+}
+
 function setState(next: NodeState, why: string): void {
+  if (next !== state.value || why !== '') {
+    const words = next === 'serving' ? `Serves as rank ${rank.value}` : LOG_WORDS[next];
+    logEvent(why ? `${words}: ${why}` : words, logTone(next, why));
+  }
   state.value = next;
   detail.value = why;
   const { dataset } = document.documentElement;
@@ -161,6 +202,8 @@ function setState(next: NodeState, why: string): void {
     paused.value = false;
     counters.value = undefined;
     progress.value = undefined;
+    arrivals.reset();
+    rate.value = undefined;
     testing.value = undefined;
     rank.value = undefined;
     profile.value = undefined;

@@ -11,6 +11,37 @@ export const STATE_WORDS: Readonly<Record<NodeState, string>> = {
   error: 'This page cannot serve.',
 };
 
+/** For a badge. */
+export const STATE_NAMES: Readonly<Record<NodeState, string>> = {
+  idle: 'Not joined',
+  loading: 'Loading',
+  attaching: 'Attaching',
+  serving: 'Serving',
+  reconnecting: 'Reconnecting',
+  leaving: 'Leaving',
+  left: 'Left',
+  error: 'Stopped',
+};
+
+/** For the log: what begins with each state. */
+export const LOG_WORDS: Readonly<Record<NodeState, string>> = {
+  idle: 'Opened',
+  loading: 'Loads the model',
+  attaching: 'Looks for the relay',
+  serving: 'Serves',
+  reconnecting: 'The relay does not answer',
+  leaving: 'Hands work back',
+  left: 'Left',
+  error: 'Cannot serve',
+};
+
+/** What of it is good, or trouble. */
+export function logTone(state: NodeState, why: string): 'good' | 'warn' | 'bad' | undefined {
+  if (state === 'serving') return 'good';
+  if (state === 'error') return 'bad';
+  return state === 'reconnecting' || why !== '' ? 'warn' : undefined;
+}
+
 export const PAUSED_WORDS = 'Paused: what runs goes on to its end, nothing new comes.';
 
 /** Colour of each state; undefined: nothing is going on. */

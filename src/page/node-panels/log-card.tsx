@@ -1,0 +1,25 @@
+import { nodeLog } from '../node-log.ts';
+
+const TIME = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
+
+/** What happened last, the newest first. */
+export function LogCard() {
+  if (nodeLog.value.length === 0) return null;
+  return (
+    <section class="card" aria-labelledby="log-title">
+      <h2 id="log-title">Log</h2>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: keys scroll only what has the focus */}
+      <ol class="log" tabIndex={0} aria-labelledby="log-title">
+        {nodeLog.value.map(({ id, at, text, tone, times }) => (
+          <li key={id}>
+            <time dateTime={new Date(at).toISOString()}>{TIME.format(at)}</time>
+            <span data-tone={tone}>
+              {text}
+              {times > 1 && ` (${times} times)`}
+            </span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
