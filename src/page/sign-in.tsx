@@ -4,8 +4,16 @@ import { signIn } from './viewer-access.ts';
 /** As the relay takes tokens (docs/security.md). */
 const TOKEN = '[A-Za-z0-9._~+\\/\\-]{16,255}=*';
 
+export interface SignInProps {
+  readonly title: string;
+  readonly whose: string;
+  readonly problem?: string | undefined;
+  /** The token is `viewerToken` now. */
+  readonly onSignIn: () => void;
+}
+
 /** Asks for a token where the relay lets nobody in without; `problem` is why the one before did not do. */
-export function SignIn({ title, whose, problem }: { title: string; whose: string; problem?: string | undefined }) {
+export function SignIn({ title, whose, problem, onSignIn }: SignInProps) {
   const [token, setToken] = useState('');
   return (
     <form
@@ -13,6 +21,7 @@ export function SignIn({ title, whose, problem }: { title: string; whose: string
       onSubmit={(event) => {
         event.preventDefault();
         signIn(token);
+        onSignIn();
       }}
     >
       <h2>{title}</h2>
