@@ -9,6 +9,7 @@ import type { Profile, ProfileRequest } from './profile.ts';
 import { Profiling } from './profiling.ts';
 import { type Refusal, refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
+import { searchedRow } from './sample-rows.ts';
 import { Scheduler } from './scheduler.ts';
 import { type Ending, Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
@@ -201,8 +202,7 @@ export class Engine {
   }
 
   #awaitKernels(sequence: Sequence): void {
-    const { sampling, topLogprobs: top } = sequence.request;
-    const due = this.#runner.awaits?.({ sampled: sampling.temperature > 0, topK: sampling.topK, top });
+    const due = this.#runner.awaits?.(searchedRow(sequence.request));
     if (!due) return;
     sequence.awaitsKernels = true;
     void due.then(() => {

@@ -78,13 +78,25 @@ export class Gpu {
     ]);
   }
 
+  /**
+   * Runs `compile` at once, or leaves it to compileLate, where it comes before all that others can stand in for: of kernels
+   * that some work waits for. Where the device refuses one, compileLate rejects.
+   */
+  async awaited(compile: () => Promise<void>): Promise<void> {
+    if (this.#late) this.#late.addAwaited(compile);
+    else await compile();
+  }
+
   /** Runs `compile` at once, or leaves it to compileLate: of a kernel that others can stand in for. */
   async late(compile: () => Promise<void>): Promise<void> {
     if (this.#late) this.#late.add(compile);
     else await compile();
   }
 
-  /** Compiles what was left for later, one after the other. Resolves with what the device refused. */
+  /**
+   * Compiles what was left for later, one after the other. Resolves with what the device refused and others stand in for;
+   * rejects with ShaderError where it refused what is awaited.
+   */
   async compileLate(): Promise<readonly ShaderError[]> {
     return (await this.#late?.compileAll()) ?? [];
   }

@@ -40,3 +40,16 @@ test('once it is ended nothing more is begun', async () => {
   await late.compileAll();
   expect(begun).toBe(1);
 });
+
+test('what is awaited comes first, and is told by a rejection where it does not compile', async () => {
+  const late = new LateKernels();
+  const done: string[] = [];
+  late.add(async () => void done.push('replaceable'));
+  late.addAwaited(async () => void done.push('awaited'));
+  expect(await late.compileAll()).toEqual([]);
+  expect(done).toEqual(['awaited', 'replaceable']);
+  late.addAwaited(async () => {
+    throw new ShaderError('draws', 'no room');
+  });
+  await expect(late.compileAll()).rejects.toThrow('kernel draws: no room');
+});

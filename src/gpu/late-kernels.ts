@@ -1,22 +1,31 @@
 import { ShaderError } from './pipeline-cache.ts';
 
-/** Kernels that others can stand in for: they are compiled once those are there that nothing replaces. */
+/** Kernels that are compiled once those are there without which nothing runs. */
 export class LateKernels {
+  #awaited: (() => Promise<void>)[] = [];
   #waiting: (() => Promise<void>)[] = [];
   #ended = false;
 
-  /** `compile` puts its kernel to use; it is called once. */
+  /** Nothing stands in for these: some work waits until `compile` has put them to use. */
+  addAwaited(compile: () => Promise<void>): void {
+    this.#awaited.push(compile);
+  }
+
+  /** `compile` puts a kernel to use that others stand in for; it is called once. */
   add(compile: () => Promise<void>): void {
     this.#waiting.push(compile);
   }
 
   /**
-   * Compiles all that wait, one after the other: what runs meanwhile has a core to itself. Resolves with those that the
-   * device refused: others go on standing in for them.
+   * Compiles all that wait, one after the other: what runs meanwhile has a core to itself. What is awaited comes first.
+   * Resolves with those that the device refused and others go on standing in for; rejects with ShaderError where it refused
+   * others.
    */
   async compileAll(): Promise<readonly ShaderError[]> {
-    const compiles = this.#waiting;
+    const [awaited, compiles] = [this.#awaited, this.#waiting];
+    this.#awaited = [];
     this.#waiting = [];
+    for (const compile of awaited) if (!this.#ended) await compile();
     // A kernel of every layer is one.
     const refused = new Map<string, ShaderError>();
     for (const compile of compiles) {
@@ -34,6 +43,7 @@ export class LateKernels {
   /** No kernel is begun any more. */
   end(): void {
     this.#ended = true;
+    this.#awaited = [];
     this.#waiting = [];
   }
 }

@@ -11,6 +11,7 @@ import tailCode from '../../shaders/draw-tail.wgsl?raw';
 import keyCode from '../../shaders/logit-key.wgsl?raw';
 import wordsCode from '../../shaders/logit-words.wgsl?raw';
 import anyWordsCode from '../../shaders/logit-words-any.wgsl?raw';
+import bestCode from '../../shaders/row-best.wgsl?raw';
 import ofChunksCode from '../../shaders/row-chunks.wgsl?raw';
 import ofLogitsCode from '../../shaders/row-logits.wgsl?raw';
 import rowsCode from '../../shaders/row-stats.wgsl?raw';
@@ -36,21 +37,27 @@ export interface BucketKernels {
   readonly select: Kernel;
 }
 
-/** What a vocabulary takes that one workgroup doesn't go through in no time. */
-export interface LargeKernels {
+/** What a vocabulary takes that one workgroup doesn't go through in no time: enough for rows of which only the best id is told. */
+export interface BestKernels {
   readonly chunks: Kernel;
-  /** Whether a draw over the whole row stays. */
+  readonly best: Kernel;
+}
+
+/** Whether a draw over the whole row stays. */
+export interface StayKernels {
   readonly above: Kernel;
   readonly accept: Kernel;
 }
 
-export interface SamplerKernels {
+/** Draws and logprobs. */
+export interface DrawKernels {
   readonly rows: Kernel;
   /** Searches a row in one workgroup. */
   readonly whole: Kernel;
   readonly top: Kernel;
   readonly tell: Kernel;
-  readonly large: LargeKernels | undefined;
+  /** Of a large vocabulary. */
+  readonly stay: StayKernels | undefined;
 }
 
 export interface SamplerVariant {
@@ -60,11 +67,18 @@ export interface SamplerVariant {
   readonly threads: number;
 }
 
-/** Compiles what a vocabulary can't do without: a multiple of four is read four logits at a time. */
-export async function compileSampler(
-  gpu: Gpu,
-  { vocabulary, small, threads }: SamplerVariant,
-): Promise<SamplerKernels> {
+/** A vocabulary that is a multiple of four is read four logits at a time. */
+export async function compileBest(gpu: Gpu, { vocabulary, threads }: SamplerVariant): Promise<BestKernels> {
+  const words = wordsOf(vocabulary);
+  const compile = compileWith(gpu, threads);
+  const [chunks, best] = await Promise.all([
+    compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
+    compile('row-best', [stateCode, words, bestCode], 3, 2),
+  ]);
+  return { chunks, best };
+}
+
+export async function compileDraws(gpu: Gpu, { vocabulary, small, threads }: SamplerVariant): Promise<DrawKernels> {
   const words = wordsOf(vocabulary);
   const compile = compileWith(gpu, threads);
   const row = [keyCode, stateCode, words, ...DRAW, headCode, tailCode, rowsCode];
@@ -72,22 +86,21 @@ export async function compileSampler(
     small
       ? compile('row-stats of logits', [...row, ofLogitsCode, withinCode], 2, 5)
       : compile('row-stats', [...row, ofChunksCode], 2, 5, 1);
-  const compileLarge = async (): Promise<LargeKernels> => {
-    const [chunks, above, accept] = await Promise.all([
-      compile('chunk-stats', [stateCode, words, chunksCode], 2, 1),
+  const compileStay = async (): Promise<StayKernels> => {
+    const [above, accept] = await Promise.all([
       compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
       compile('accept-draw', [keyCode, stateCode, words, tellIdCode, acceptCode], 4, 4),
     ]);
-    return { chunks, above, accept };
+    return { above, accept };
   };
-  const [rows, whole, top, tell, large] = await Promise.all([
+  const [rows, whole, top, tell, stay] = await Promise.all([
     compileRows(),
     compile('select-whole', [...SEARCH, wholeCode], 4, 4),
     compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
     compile('tell-logprobs', [stateCode, tellCode], 4, 1),
-    small ? undefined : compileLarge(),
+    small ? undefined : compileStay(),
   ]);
-  return { rows, whole, top, tell, large };
+  return { rows, whole, top, tell, stay };
 }
 
 /** Compiles the search of many tokens; until it is there select-whole stands in for it. */

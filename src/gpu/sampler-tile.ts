@@ -1,5 +1,5 @@
 import type { SamplerBuffers, SamplerShape, SamplerState } from './sampler.ts';
-import type { BucketKernels, LargeKernels, SamplerKernels } from './sampler-kernels.ts';
+import type { BestKernels, BucketKernels, DrawKernels, StayKernels } from './sampler-kernels.ts';
 import { CHUNK_STATE, REGION_IDS, ROW_STATE, ROW_STRANDS, STRANDS } from './sampler-layout.ts';
 
 /** Bind groups of a tile's search by buckets. */
@@ -20,19 +20,20 @@ interface StayGroups {
   readonly accept: GPUBindGroup;
 }
 
-interface LargeGroups {
+/** Bind groups of a tile of which only best ids are told. */
+export interface BestGroups {
   readonly chunks: GPUBindGroup;
-  /** Some regions, then the others where there are more. */
-  readonly stays: readonly StayGroups[];
+  readonly best: GPUBindGroup;
 }
 
-/** Bind groups of a tile. */
-export interface TileGroups {
+/** Bind groups of a tile's draws and logprobs. */
+export interface DrawGroups {
   readonly rows: GPUBindGroup;
   readonly whole: GPUBindGroup;
   readonly top: GPUBindGroup;
   readonly tell: GPUBindGroup;
-  readonly large: LargeGroups | undefined;
+  /** Some regions, then the others where there are more; of a large vocabulary. */
+  readonly stays: readonly StayGroups[];
 }
 
 /** What the kernels keep, beside what the sampler tells. */
@@ -53,8 +54,23 @@ export interface TileBuffers {
   readonly first: number;
 }
 
+/** Kernels of one purpose, with the bind groups of each tile. */
+export interface Bound<Kernels, Groups> {
+  readonly kernels: Kernels;
+  readonly tiles: readonly Groups[];
+}
+
+export async function bound<Kernels, Groups>(
+  compiled: Promise<Kernels>,
+  tiles: readonly TileBuffers[],
+  bind: (kernels: Kernels, tile: TileBuffers) => Promise<Groups>,
+): Promise<Bound<Kernels, Groups>> {
+  const kernels = await compiled;
+  return { kernels, tiles: await Promise.all(tiles.map((tile) => bind(kernels, tile))) };
+}
+
 export async function bindBuckets(
-  { rows }: SamplerKernels,
+  { rows }: DrawKernels,
   { masses, scan, collect, select }: BucketKernels,
   tile: TileBuffers,
 ): Promise<BucketGroups> {
@@ -96,8 +112,18 @@ function rowBuffers({ buffers, state, scratch }: TileBuffers, large: boolean): G
   return large ? [...some, scratch.chunks] : some;
 }
 
-/** Binds all other kernels to a tile. */
-export async function bindTile(kernels: SamplerKernels, tile: TileBuffers): Promise<TileGroups> {
+export async function bindBest({ chunks, best }: BestKernels, tile: TileBuffers): Promise<BestGroups> {
+  const { shape, first, scratch } = tile;
+  const { step, logits, lastIds } = tile.buffers;
+  const fields = [shape.vocabulary, regionsOf(shape) * STRANDS, first, shape.tileRows];
+  const [chunkGroup, bestGroup] = await Promise.all([
+    chunks.bind(fields, [step, logits, scratch.chunks]),
+    best.bind(fields, [step, logits, scratch.chunks, tile.state.results, lastIds]),
+  ]);
+  return { chunks: chunkGroup, best: bestGroup };
+}
+
+export async function bindDraws(kernels: DrawKernels, tile: TileBuffers): Promise<DrawGroups> {
   const { shape, first, scratch } = tile;
   const { step, logits, lastIds, slotIds } = tile.buffers;
   const { results, top, idLogprobs, jobs, picks } = tile.state;
@@ -105,7 +131,7 @@ export async function bindTile(kernels: SamplerKernels, tile: TileBuffers): Prom
   const regions = regionsOf(shape);
   const chunks = regions * STRANDS;
   const bindStay = async (
-    { above, accept }: LargeKernels,
+    { above, accept }: StayKernels,
     [begin, end]: readonly [number, number],
   ): Promise<StayGroups> => {
     const [aboveGroup, acceptGroup] = await Promise.all([
@@ -120,30 +146,24 @@ export async function bindTile(kernels: SamplerKernels, tile: TileBuffers): Prom
     ]);
     return { regions: end - begin, above: aboveGroup, accept: acceptGroup };
   };
-  const bindLarge = async (large: LargeKernels): Promise<LargeGroups> => {
-    const [chunkGroup, stays] = await Promise.all([
-      large.chunks.bind([vocabulary, chunks, first, tileRows], [step, logits, scratch.chunks]),
-      Promise.all(stagesOf(regions).map((stage) => bindStay(large, stage))),
-    ]);
-    return { chunks: chunkGroup, stays };
-  };
-  const [rows, whole, topGroup, tell, large] = await Promise.all([
-    kernels.rows.bind([vocabulary, chunks, first, tileRows, 0], rowBuffers(tile, kernels.large !== undefined)),
+  const { stay } = kernels;
+  const [rows, whole, topGroup, tell, stays] = await Promise.all([
+    kernels.rows.bind([vocabulary, chunks, first, tileRows, 0], rowBuffers(tile, stay !== undefined)),
     kernels.whole.bind(
       [vocabulary, first, tileRows],
       [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],
     ),
     kernels.top.bind(
-      [vocabulary, chunks, first, tileRows, ...(kernels.large ? [0, CHUNK_STATE * chunks] : [ROW_STRANDS, ROW_STATE])],
-      [step, logits, scratch.rows, picks, kernels.large ? scratch.chunks : scratch.rows, top],
+      [vocabulary, chunks, first, tileRows, ...(stay ? [0, CHUNK_STATE * chunks] : [ROW_STRANDS, ROW_STATE])],
+      [step, logits, scratch.rows, picks, stay ? scratch.chunks : scratch.rows, top],
     ),
     kernels.tell.bind(
       [vocabulary, first, tileRows, shape.maxLogprobIds],
       [step, logits, scratch.rows, slotIds, idLogprobs],
     ),
-    kernels.large && bindLarge(kernels.large),
+    stay ? Promise.all(stagesOf(regions).map((stage) => bindStay(stay, stage))) : [],
   ]);
-  return { rows, whole, top: topGroup, tell, large };
+  return { rows, whole, top: topGroup, tell, stays };
 }
 
 /** From which to which region draws are weighed: a third, then the rest for those of which that doesn't tell. */

@@ -47,13 +47,16 @@ describe.each(VOCABULARIES)('a vocabulary of %i', (vocabulary) => {
       new Float32Array(vocabulary).fill(3e38),
       new Float32Array(vocabulary).map((_, i) => (i === last ? 1e-30 : -i)),
     ];
-    const drawn = await sample(
-      rows,
-      rows.map(() => ({})),
-    );
-    expect(drawn.map(({ id }) => id)).toEqual(rows.map(argmaxReference));
-    expect(drawn.map(({ id }) => id).slice(1)).toEqual([last - 1, 17, last, 0, last]);
-    expect(drawn.every(({ nonFinite }) => !nonFinite)).toBe(true);
+    // Rows that are not weighed have a kernel of their own in a large vocabulary.
+    for (const logprob of [false, true]) {
+      const drawn = await sample(
+        rows,
+        rows.map(() => ({ logprob })),
+      );
+      expect(drawn.map(({ id }) => id)).toEqual(rows.map(argmaxReference));
+      expect(drawn.map(({ id }) => id).slice(1)).toEqual([last - 1, 17, last, 0, last]);
+      expect(drawn.every(({ nonFinite }) => !nonFinite)).toBe(true);
+    }
   });
 
   test('NaN and infinities are seen wherever they are, in their row only', async () => {
@@ -63,9 +66,11 @@ describe.each(VOCABULARIES)('a vocabulary of %i', (vocabulary) => {
     rows[3]![vocabulary - 1] = Number.POSITIVE_INFINITY;
     rows[4]![vocabulary >> 1] = Number.NEGATIVE_INFINITY;
     rows[6]![7] = Number.NaN;
-    const entries = rows.map((_, i) => ({ sampled: i % 2 === 0, temperature: 1 }));
-    const drawn = await sample(rows, entries);
-    expect(drawn.map(({ nonFinite }) => nonFinite)).toEqual([false, true, false, true, true, false, true, false]);
+    for (const sampled of [true, false]) {
+      const entries = rows.map((_, i) => ({ sampled: sampled && i % 2 === 0, temperature: 1 }));
+      const drawn = await sample(rows, entries);
+      expect(drawn.map(({ nonFinite }) => nonFinite)).toEqual([false, true, false, true, true, false, true, false]);
+    }
   });
 
   test('logprob of the id and the best logprobs, greedy and at a temperature', async () => {
@@ -224,26 +229,39 @@ test.each([32, 61])(
   },
 );
 
-test('what more than a head is drawn from is awaited while it is compiled, and nothing else', async () => {
+test('all but best ids are awaited while they are compiled, and what more than a head is drawn from longer', async () => {
   const gpu = new Gpu(bench.gpu.device, { late: true });
   const vocabulary = 300;
   const shape = { vocabulary, tileRows: 1, maxLogitsRows: 1, maxTop: 300, maxIds: 1, maxLogprobIds: 1 };
   const zeros = () => bench.zeros(512);
   const buffers = { step: await zeros(), logits: await zeros(), lastIds: await zeros(), slotIds: await zeros() };
   const sampler = await Sampler.create(gpu, { ...shape, smallVocabulary: 0 }, buffers);
-  const awaited = () =>
-    [
-      { sampled: true, topK: 65, top: 0 },
-      { sampled: true, topK: 0, top: 21 },
-      { sampled: false, topK: 0, top: 65 },
-      { sampled: true, topK: 64, top: 20 },
-      { sampled: true, topK: 300, top: 20 },
-      { sampled: false, topK: 65, top: 64 },
-    ].map((row) => sampler.awaits(row) !== undefined);
-  expect(awaited()).toEqual([true, true, true, false, false, false]);
-  const due = sampler.awaits({ sampled: true, topK: 65, top: 0 });
+  const plain = { sampled: false, topK: 0, logprob: false, top: 0 };
+  const draws = [
+    { ...plain, sampled: true },
+    { ...plain, sampled: true, topK: 64, top: 20 },
+    { ...plain, sampled: true, topK: 300, top: 20 },
+    { ...plain, topK: 65, top: 64 },
+    { ...plain, logprob: true },
+    { ...plain, idLogprobs: true },
+  ];
+  const searches = [
+    { ...plain, sampled: true, topK: 65 },
+    { ...plain, sampled: true, top: 21 },
+    { ...plain, top: 65 },
+  ];
+  const awaited = () => [plain, ...draws, ...searches].map((row) => sampler.awaits(row) !== undefined);
+  expect(awaited()).toEqual([false, ...draws.map(() => true), ...searches.map(() => true)]);
+  let settled = 0;
+  for (const row of draws) void sampler.awaits(row)!.then(() => settled++);
+  const due = sampler.awaits(searches[0]!);
+  void sampler.awaits(draws[0]!)!.then(() => {
+    expect(awaited()).toEqual([false, ...draws.map(() => false), ...searches.map(() => true)]);
+    settled++;
+  });
   expect(await gpu.compileLate()).toEqual([]);
   await due;
+  expect(settled).toBe(draws.length + 1);
   expect(awaited()).not.toContain(true);
   gpu.destroy();
 });

@@ -1,12 +1,15 @@
-import { HEAD, HEAD_MOST, ROUNDS } from '../contract/draw-uniform.ts';
+import { ROUNDS } from '../contract/draw-uniform.ts';
+import { deferred } from './deferred.ts';
 import type { Gpu } from './gpu.ts';
 import { rowThreads } from './row-threads.ts';
 import {
+  type BestKernels,
   type BucketKernels,
+  compileBest,
   compileBuckets,
-  compileSampler,
-  type LargeKernels,
-  type SamplerKernels,
+  compileDraws,
+  type DrawKernels,
+  type StayKernels,
 } from './sampler-kernels.ts';
 import {
   BUCKETS,
@@ -18,7 +21,18 @@ import {
   SMALL_VOCABULARY,
   STRANDS,
 } from './sampler-layout.ts';
-import { type BucketGroups, bindBuckets, bindTile, regionsOf, type TileGroups } from './sampler-tile.ts';
+import {
+  type BestGroups,
+  type Bound,
+  type BucketGroups,
+  bindBest,
+  bindBuckets,
+  bindDraws,
+  bound,
+  type DrawGroups,
+  regionsOf,
+} from './sampler-tile.ts';
+import { isManyDrawn, isManyRanked, mayWait } from './searched-row.ts';
 
 /** u32 words of a row's result: id, non-finite, bits of the logprob, 0. */
 export const RESULT_WORDS = 4;
@@ -57,12 +71,13 @@ export interface TileRow {
   readonly topK: number;
   readonly topP: number;
   readonly minP: number;
+  readonly logprob: boolean;
   readonly top: number;
   readonly idLogprobs?: boolean | undefined;
 }
 
-/** What decides how a row's tokens are searched for. */
-export type SearchedRow = Pick<TileRow, 'sampled' | 'topK' | 'top'>;
+/** What decides which kernels a row takes, and how its tokens are searched for. */
+export type SearchedRow = Pick<TileRow, 'sampled' | 'topK' | 'logprob' | 'top' | 'idLogprobs'>;
 
 export interface SamplerState {
   /** [maxLogitsRows, RESULT_WORDS] u32. */
@@ -89,28 +104,31 @@ export class Sampler {
   readonly idLogprobs: GPUBuffer;
   readonly jobs: GPUBuffer;
   readonly picks: GPUBuffer;
-  readonly #kernels: SamplerKernels;
-  readonly #tiles: readonly TileGroups[];
   readonly #shape: SamplerShape;
+  /** Of a large vocabulary: enough for rows of which only the best id is told. */
+  #best: Bound<BestKernels, BestGroups> | undefined;
+  /** Draws and logprobs; of a large vocabulary they may come late. */
+  #draws: Bound<DrawKernels, DrawGroups> | undefined;
+  #drawsDue: Promise<void> | undefined;
   /** The search of many tokens of a large vocabulary; it may come late. */
-  #buckets: { readonly kernels: BucketKernels; readonly tiles: readonly BucketGroups[] } | undefined;
+  #buckets: Bound<BucketKernels, BucketGroups> | undefined;
   /** Settles once that search is there, or was refused; undefined then, and where there is none. */
   #bucketsDue: Promise<void> | undefined;
 
-  private constructor(state: SamplerState, kernels: SamplerKernels, tiles: readonly TileGroups[], shape: SamplerShape) {
+  private constructor(state: SamplerState, shape: SamplerShape) {
     this.results = state.results;
     this.top = state.top;
     this.idLogprobs = state.idLogprobs;
     this.jobs = state.jobs;
     this.picks = state.picks;
-    this.#kernels = kernels;
-    this.#tiles = tiles;
     this.#shape = shape;
   }
 
-  /** Compiles what a sampler of this vocabulary asks for, so that it needn't wait for its buffers. */
+  /** Compiles what a sampler of this vocabulary asks for at once, so that it needn't wait for its buffers. */
   static async compile(gpu: Gpu, vocabulary: number): Promise<void> {
-    await compileSampler(gpu, { vocabulary, small: vocabulary <= SMALL_VOCABULARY, threads: rowThreads(gpu) });
+    const small = vocabulary <= SMALL_VOCABULARY;
+    const variant = { vocabulary, small, threads: rowThreads(gpu) };
+    await (small ? compileDraws(gpu, variant) : compileBest(gpu, variant));
   }
 
   static async create(gpu: Gpu, shape: SamplerShape, buffers: SamplerBuffers): Promise<Sampler> {
@@ -136,53 +154,77 @@ export class Sampler {
     const state = { results, top, idLogprobs, jobs, picks };
     const scratch = { chunks: chunkStats, rows: rowStats, above, lists, partials };
     const variant = { vocabulary, small, threads: shape.threads ?? rowThreads(gpu) };
-    const kernels = await compileSampler(gpu, variant);
     const tiles = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => ({
       ...{ shape, buffers, state, scratch },
       first: tile * tileRows,
     }));
-    const groups = await Promise.all(tiles.map((tile) => bindTile(kernels, tile)));
-    const sampler = new Sampler(state, kernels, groups, shape);
-    if (small) return sampler;
-    let settle: () => void = () => {};
-    sampler.#bucketsDue = new Promise((resolve) => {
-      settle = resolve;
+    const sampler = new Sampler(state, shape);
+    const takeDraws = async () => {
+      sampler.#draws = await bound(compileDraws(gpu, variant), tiles, bindDraws);
+    };
+    if (small) {
+      await takeDraws();
+      return sampler;
+    }
+    sampler.#best = await bound(compileBest(gpu, variant), tiles, bindBest);
+    const draws = deferred();
+    sampler.#drawsDue = draws.promise;
+    await gpu.awaited(async () => {
+      try {
+        await takeDraws();
+      } finally {
+        sampler.#drawsDue = undefined;
+        draws.settle();
+      }
     });
+    const buckets = deferred();
+    sampler.#bucketsDue = buckets.promise;
     await gpu.late(async () => {
       try {
-        const some = await compileBuckets(gpu, variant);
-        sampler.#buckets = {
-          kernels: some,
-          tiles: await Promise.all(tiles.map((tile) => bindBuckets(kernels, some, tile))),
-        };
+        const { kernels } = sampler.#draws!;
+        sampler.#buckets = await bound(compileBuckets(gpu, variant), tiles, (some, tile) =>
+          bindBuckets(kernels, some, tile),
+        );
       } finally {
         sampler.#bucketsDue = undefined;
-        settle();
+        buckets.settle();
       }
     });
     return sampler;
   }
 
   /**
-   * Settles once all is there that draws such a row, or was refused for good; undefined: it is. What stands in until then
-   * draws right, but adds in another order: no row may go from the one to the other.
+   * Settles once all is there that draws such a row, or was refused for good; undefined: it is. Before its draws are there a
+   * large vocabulary gives best ids only. Without its buckets a search is right, but adds in another order: no row may go
+   * from the one to the other.
    */
   awaits(row: SearchedRow): Promise<void> | undefined {
-    return this.#isManyDrawn(row) || this.#isManyRanked(row) ? this.#bucketsDue : undefined;
+    const draws = this.#isBest(row) ? undefined : this.#drawsDue;
+    const buckets =
+      isManyDrawn(row, this.#shape.vocabulary) || isManyRanked(row, this.#shape.vocabulary)
+        ? this.#bucketsDue
+        : undefined;
+    return draws && buckets ? draws.then(() => buckets) : (draws ?? buckets);
   }
 
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
   encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
-    const groups = this.#tiles[tile]!;
-    const { rows: rowStats, whole, top, tell, large } = this.#kernels;
     const count = rows.length;
-    if (large && groups.large) large.chunks.dispatch(pass, groups.large.chunks, count * regionsOf(this.#shape));
+    const best = this.#best && { ...this.#best.kernels, groups: this.#best.tiles[tile]! };
+    best?.chunks.dispatch(pass, best.groups.chunks, count * regionsOf(this.#shape));
+    if (best && rows.every((row) => this.#isBest(row))) {
+      best.best.dispatch(pass, best.groups.best, count);
+      return;
+    }
+    if (!this.#draws) throw new Error('rows are drawn before the kernels for it are there');
+    const { rows: rowStats, whole, top, tell, stay } = this.#draws.kernels;
+    const groups = this.#draws.tiles[tile]!;
     const buckets = this.#buckets && { ...this.#buckets, groups: this.#buckets.tiles[tile]! };
     rowStats.dispatch(pass, buckets?.groups.rows ?? groups.rows, count);
     const ranked = rows.some((row) => row.top > 0);
     // Jobs of top logprobs come after those of all rows of a tile.
     const jobs = ranked ? this.#shape.tileRows + count : count;
-    if (large && groups.large) this.#weigh(pass, large, groups.large, rows);
+    if (stay) this.#weigh(pass, stay, groups, rows);
     if (buckets) this.#searchBuckets(pass, buckets.kernels, buckets.groups, rows, jobs);
     if (rows.some((row) => this.#mayNeedWhole(row))) whole.dispatch(pass, groups.whole, jobs);
     if (ranked) top.dispatch(pass, groups.top, count);
@@ -191,11 +233,11 @@ export class Sampler {
 
   #weigh(
     pass: GPUComputePassEncoder,
-    { above, accept }: LargeKernels,
-    { stays }: NonNullable<TileGroups['large']>,
+    { above, accept }: StayKernels,
+    { stays }: DrawGroups,
     rows: readonly TileRow[],
   ): void {
-    if (!rows.some((row) => this.#mayWait(row))) return;
+    if (!rows.some((row) => mayWait(row, this.#shape.vocabulary))) return;
     for (const stay of stays) {
       above.dispatch(pass, stay.above, rows.length * stay.regions);
       accept.dispatch(pass, stay.accept, rows.length);
@@ -223,28 +265,17 @@ export class Sampler {
     }
   }
 
-  /** It may be drawn over the whole row, and what is before its draw has to be weighed. */
-  #mayWait({ sampled, topK, topP }: TileRow): boolean {
-    return sampled && topP < 1 && (topK === 0 || topK >= this.#shape.vocabulary);
+  /** Nothing but its best id is told, and its vocabulary has kernels for that. */
+  #isBest({ sampled, logprob, top, idLogprobs }: SearchedRow): boolean {
+    return this.#best !== undefined && !sampled && !logprob && top === 0 && !idLogprobs;
   }
 
   #isBucketed(row: TileRow): boolean {
-    return this.#buckets !== undefined && this.#isManyDrawn(row);
+    return this.#buckets !== undefined && isManyDrawn(row, this.#shape.vocabulary);
   }
 
   #isRankedByBuckets(row: TileRow): boolean {
-    return this.#buckets !== undefined && this.#isManyRanked(row);
-  }
-
-  /** Its top k is past every head: it is searched for, by buckets. */
-  #isManyDrawn({ sampled, topK }: SearchedRow): boolean {
-    return sampled && topK > HEAD_MOST && topK < this.#shape.vocabulary;
-  }
-
-  /** Its top logprobs are more than its head tells. */
-  #isManyRanked({ sampled, topK, top }: SearchedRow): boolean {
-    if (!sampled) return top > HEAD_MOST;
-    return top > (topK > 0 && topK <= HEAD_MOST && topK < this.#shape.vocabulary ? topK : HEAD);
+    return this.#buckets !== undefined && isManyRanked(row, this.#shape.vocabulary);
   }
 
   /** Its draw or its top logprobs may have to be searched for, though that is rare in a large vocabulary. */
