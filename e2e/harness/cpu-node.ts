@@ -26,6 +26,8 @@ export async function openCpuNode(
     readonly nodeId: string;
     readonly maxRunning: number;
     readonly kvBlocks: number;
+    /** As it tells it; exact where it says nothing. */
+    readonly precision?: Precision;
     readonly grammars?: Grammars;
     /** As the relay's model has them. */
     readonly layers?: number;
@@ -34,6 +36,7 @@ export async function openCpuNode(
   },
 ): Promise<CpuNode> {
   const { nodeId, maxRunning, kvBlocks, grammars, layers = 1, around = (inner) => inner } = settings;
+  const { precision = Precision.EXACT } = settings;
   const cpu = await CpuRunner.load(checkpoint, config, { kvBlocks, maxRows: 64, maxSequences: maxRunning });
   const runner = around(cpu);
   let session: Session | undefined;
@@ -54,7 +57,7 @@ export async function openCpuNode(
       protocolVersion: 1,
       nodeId,
       modelDigest: relay.digest,
-      precision: Precision.EXACT,
+      precision,
       kvType: KvType.F32,
       contextLength: config.contextLength,
       poolTokens: kvBlocks * 16,

@@ -10,7 +10,8 @@ import { BuildSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { AuditCounts } from './audit/audit-counts.ts';
 import { Audits } from './audit/audits.ts';
-import { AUDIT_TOLERANCE } from './audit/tolerance.ts';
+import { addNodeAudits } from './audit/node-audit-gauges.ts';
+import { AUDIT_TOLERANCES } from './audit/tolerance.ts';
 import { rpcAccess } from './auth/access-table.ts';
 import { Fleet } from './fleet.ts';
 import { listenGrpc } from './grpc-server.ts';
@@ -112,7 +113,6 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   const recent = new RecentRequests();
   const audits = new Audits({
     share: settings.auditShare,
-    tolerance: AUDIT_TOLERANCE,
     vocabSize: model.vocabSize,
     bosTokenId: model.bosTokenId,
     links: () => fleet.links,
@@ -123,6 +123,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     log,
     random: Math.random,
   });
+  addNodeAudits(metrics.registry, () => fleet.serving, audits);
   const serving = () => !closing && fleet.serving.length > 0;
 
   const scheduler = schedulerService({
@@ -195,7 +196,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   });
   log.info({ grpcPort: grpcServer.port, webPort: webServer.port, model: model.name, digest: model.digest }, 'relay up');
   if (settings.auditShare > 0)
-    log.info({ share: settings.auditShare, tolerance: AUDIT_TOLERANCE }, 'samples are audited');
+    log.info({ share: settings.auditShare, tolerances: AUDIT_TOLERANCES }, 'samples are audited');
 
   async function close(): Promise<void> {
     closing = true;

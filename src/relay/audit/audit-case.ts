@@ -1,22 +1,30 @@
 import type { TopOfPosition } from '../sample.ts';
 import type { MadeSample } from './judge.ts';
 import type { FlaggedSample } from './standing.ts';
+import type { PrecisionName } from './tolerance.ts';
+
+/** A node that has a part in an audit, as it was then. */
+export interface Party {
+  readonly nodeId: string;
+  readonly precision: PrecisionName;
+}
 
 /** What one node told of a sample that another made. */
-export interface Scores {
-  readonly nodeId: string;
+export interface Scores extends Party {
   readonly told: readonly TopOfPosition[];
 }
 
 /** A sample that is audited. */
 export interface AuditCase {
-  readonly maker: string;
+  readonly maker: Party;
   readonly made: MadeSample;
   readonly sample: FlaggedSample;
   /** A new canary's: the reference of later ones, once it passes. */
   readonly own: boolean;
   /** Of the auditor that failed it; undefined before. */
   readonly disputed: Scores | undefined;
+  /** No third node could take it, and maker and auditor are suspected. */
+  readonly suspected: boolean;
   /** Nodes that couldn't score it, by id. */
   readonly unable: readonly string[];
   /** `performance.now()` after which nobody settles it any more. */
@@ -25,5 +33,5 @@ export interface AuditCase {
 
 /** Nodes that have a part in it already, by id. */
 export function partiesOf({ maker, disputed, unable }: AuditCase): ReadonlySet<string> {
-  return new Set([maker, ...unable, ...(disputed ? [disputed.nodeId] : [])]);
+  return new Set([maker.nodeId, ...unable, ...(disputed ? [disputed.nodeId] : [])]);
 }

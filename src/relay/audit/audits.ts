@@ -4,14 +4,15 @@ import { fitsAt } from '../generate-command.ts';
 import { Job } from '../job.ts';
 import type { NodeLink } from '../node-link.ts';
 import type { Sample, TopOfPosition } from '../sample.ts';
-import { type AuditCase, partiesOf } from './audit-case.ts';
+import { type AuditCase, type Party, partiesOf } from './audit-case.ts';
 import type { AuditCounts } from './audit-counts.ts';
 import { Canaries } from './canaries.ts';
 import { chooseAuditor } from './choose-auditor.ts';
 import { compareScores, type Judgement, judgeSample, type MadeSample } from './judge.ts';
 import { MOST_AUDITED_TOKENS, rescoring } from './rescoring.ts';
 import { settle } from './settle.ts';
-import { type FlaggedSample, NEWCOMER_PASSES, Standings, shareOf } from './standing.ts';
+import { type FlaggedSample, type NodeAudits, Standings, shareOf } from './standing.ts';
+import { toleranceOf } from './tolerance.ts';
 
 /** Audits under way at a time; more are not begun. */
 const MOST_RUNNING = 4;
@@ -27,8 +28,6 @@ const DISPUTE_MS = 600_000;
 export interface AuditParts {
   /** Part of the samples that is audited; 0 is none. */
   readonly share: number;
-  /** Of logprobs of two honest nodes. */
-  readonly tolerance: number;
   readonly vocabSize: number;
   /** What texts of the model begin with; without it there are no canaries. */
   readonly bosTokenId: number | undefined;
@@ -66,16 +65,23 @@ export class Audits {
 
   /** Takes note of a request that is over, and audits some of its samples. */
   jobEnded(job: Job): void {
-    const [maker, ...others] = job.ranAt;
+    const [nodeId, ...others] = job.ranAt;
     const { constraint, inputEmbeds } = job.request;
     // What several nodes made, none has to answer for; what a constraint or embeddings shaped, ids alone don't redraw.
-    if (this.closed || this.parts.share === 0 || job.outcome !== 'complete' || maker === undefined || others.length > 0)
+    if (
+      this.closed ||
+      this.parts.share === 0 ||
+      job.outcome !== 'complete' ||
+      nodeId === undefined ||
+      others.length > 0
+    )
       return;
+    const maker = this.party(nodeId);
     for (const sample of job.samples) {
       if (sample.ids.length === 0) continue;
       const flagged = { job: String(job.id), request: job.request.requestId.slice(0, 200), index: sample.index };
-      this.standings.made(maker, flagged);
-      const share = shareOf(this.parts.share, this.standings.passes(maker));
+      this.standings.made(nodeId, flagged);
+      const share = shareOf(this.parts.share, this.standings.isWatched(nodeId));
       if (this.parts.random() >= share) continue;
       if (constraint || inputEmbeds || tokensOf(job, sample) > MOST_AUDITED_TOKENS) {
         this.parts.counts.audited('unfit');
@@ -90,7 +96,7 @@ export class Audits {
       };
       this.begin(newCase(maker, made, flagged, false));
     }
-    this.probe(maker);
+    this.probe(nodeId);
   }
 
   /** Requests wait for room: audits make it. */
@@ -119,26 +125,35 @@ export class Audits {
     this.giveWay();
   }
 
-  /** Nodes' ids whose passes are counted, for metrics. */
-  passes(nodeId: string): number {
-    return this.standings.passes(nodeId);
+  /** What was found of a node, by its id. */
+  of(nodeId: string): NodeAudits {
+    return this.standings.of(nodeId);
+  }
+
+  /** A node as it tells of itself; one that left since it ended a request had any precision. */
+  private party(nodeId: string): Party {
+    const link = this.parts.links().find(({ facts }) => facts.nodeId === nodeId);
+    return { nodeId, precision: link?.facts.precision ?? 'fast' };
   }
 
   private begin(one: AuditCase): void {
     const { parts } = this;
     if (this.closed) return;
     if (performance.now() >= one.until) {
-      if (one.disputed) parts.counts.settled('nobody');
+      if (one.disputed) this.giveUp(one, one.disputed);
       return;
     }
     const free = this.running.size < MOST_RUNNING && !parts.busy();
     const job = new Job(parts.newJobId(), rescoring(one.made.prompt, one.made.output, parts.vocabSize));
-    const link = free ? chooseAuditor(parts.links(), job, partiesOf(one), one.disputed !== undefined) : undefined;
+    const link = free
+      ? chooseAuditor(parts.links(), job, partiesOf(one), one.disputed && one.maker.precision, parts.random)
+      : undefined;
     if (!link) {
       this.postpone(one);
       return;
     }
-    this.run(job, link, () => this.take(one, link.facts.nodeId, job));
+    const { nodeId, precision } = link.facts;
+    this.run(job, link, () => this.take(one, { nodeId, precision }, job));
   }
 
   /** Gives a job of the relay's own to a node; `ended` is called once, in whatever way it ends. */
@@ -156,8 +171,7 @@ export class Audits {
   /** Asks a newcomer, now and then, for what is known, or will be. */
   private probe(nodeId: string): void {
     const { share, random, busy, links, newJobId } = this.parts;
-    const passes = this.standings.passes(nodeId);
-    if (!this.canaries || passes >= NEWCOMER_PASSES || random() >= CANARY_SHARE * shareOf(share, passes)) return;
+    if (!this.canaries || !this.standings.isWatched(nodeId) || random() >= CANARY_SHARE * shareOf(share, true)) return;
     const link = links().find(({ facts, serving }) => serving && facts.nodeId === nodeId);
     if (!link || busy() || this.running.size >= MOST_RUNNING) return;
     const { request, expected } = this.canaries.next();
@@ -178,7 +192,9 @@ export class Audits {
     // Another precision may give another text: an audit tells.
     const { inputIds: prompt, sampling } = job.request;
     const made = { prompt, output: [...output], sampling, seed: job.seed, index: 0 };
-    this.begin(newCase(nodeId, made, { job: String(job.id), request: '', index: 0 }, expected === undefined));
+    this.begin(
+      newCase(this.party(nodeId), made, { job: String(job.id), request: '', index: 0 }, expected === undefined),
+    );
   }
 
   /** A dispute waits for a node; another audit is dropped. */
@@ -187,56 +203,78 @@ export class Audits {
       this.parts.counts.audited('dropped');
       return;
     }
-    this.disputes.push(one);
-    if (this.disputes.length > MOST_DISPUTED) {
-      this.disputes.shift();
-      this.parts.counts.settled('nobody');
-    }
+    const parties = partiesOf(one);
+    const third = this.parts.links().some(({ facts, serving }) => serving && !parties.has(facts.nodeId));
+    // Another has no room now, and may have some later.
+    const waiting = third ? one : this.suspect(one, one.disputed);
+    this.disputes.push(waiting);
+    if (this.disputes.length <= MOST_DISPUTED) return;
+    const oldest = this.disputes.shift()!;
+    this.giveUp(oldest, oldest.disputed!);
   }
 
-  private take(one: AuditCase, nodeId: string, job: Job): void {
+  /** One of the two lied, and there is no third that could tell which: neither is put out, and both are watched. */
+  private suspect(one: AuditCase, auditor: Party): AuditCase {
+    if (one.suspected) return one;
+    for (const { nodeId } of [one.maker, auditor]) this.standings.suspect(nodeId);
+    const nodes = { node: one.maker.nodeId, auditor: auditor.nodeId };
+    this.parts.log.warn({ ...one.sample, ...nodes }, 'no third node settles a failed audit: both are suspected');
+    return { ...one, suspected: true };
+  }
+
+  private giveUp(one: AuditCase, auditor: Party): void {
+    this.suspect(one, auditor);
+    this.parts.counts.settled('nobody');
+  }
+
+  private take(one: AuditCase, scorer: Party, job: Job): void {
     if (this.closed) return;
     const told = job.outcome === 'complete' ? job.promptLogprobs?.take()?.map(({ top }) => top) : undefined;
     if (!told?.every((top): top is TopOfPosition => top !== undefined)) {
       // One that left for a request may score it yet; what failed it would again.
       const failed = typeof job.outcome === 'object';
-      this.postpone(failed ? { ...one, unable: [...one.unable, nodeId] } : one);
+      this.postpone(failed ? { ...one, unable: [...one.unable, scorer.nodeId] } : one);
       return;
     }
-    const { vocabSize, tolerance, counts } = this.parts;
-    const judgement = judgeSample(one.made, told, vocabSize, tolerance);
-    if (one.disputed) {
-      this.conclude(one, judgement, nodeId, compareScores(one.disputed.told, told, tolerance));
+    const { vocabSize, counts, log } = this.parts;
+    const { maker, disputed } = one;
+    const judgement = judgeSample(one.made, told, vocabSize, toleranceOf(maker.precision, scorer.precision));
+    if (disputed) {
+      const alike = compareScores(disputed.told, told, toleranceOf(disputed.precision, scorer.precision));
+      this.conclude(one, disputed, judgement, scorer.nodeId, alike);
       return;
     }
     counts.steps(judgement);
     counts.audited(judgement.verdict);
     if (judgement.verdict === 'passes') {
-      this.standings.passed(one.maker);
+      this.standings.passed(maker.nodeId);
       if (one.own) this.canaries?.add(one.made);
     }
     if (judgement.verdict !== 'fails') return;
-    this.parts.log.warn({ ...one.sample, node: one.maker, auditor: nodeId, ...judgement }, 'sample failed its audit');
-    this.begin({ ...one, disputed: { nodeId, told }, unable: [] });
+    this.standings.failed(maker.nodeId);
+    log.warn({ ...one.sample, node: maker.nodeId, auditor: scorer.nodeId, ...judgement }, 'sample failed its audit');
+    this.begin({ ...one, disputed: { ...scorer, told }, unable: [] });
   }
 
-  private conclude(one: AuditCase, third: Judgement, thirdId: string, auditors: Judgement): void {
+  private conclude(one: AuditCase, auditor: Party, third: Judgement, thirdId: string, auditors: Judgement): void {
     const { counts, log, putOut } = this.parts;
     const loser = settle(third, auditors);
     counts.settled(loser ?? 'nobody');
-    const auditor = one.disputed!.nodeId;
-    log.warn({ ...one.sample, node: one.maker, auditor, third: thirdId, loser: loser ?? 'nobody' }, 'audit settled');
+    const parties = { node: one.maker.nodeId, auditor: auditor.nodeId, third: thirdId };
+    log.warn({ ...one.sample, ...parties, loser: loser ?? 'nobody' }, 'audit settled');
     if (!loser) return;
-    const nodeId = loser === 'maker' ? one.maker : auditor;
-    const flagged = this.standings.remove(nodeId);
+    const [lost, right] = loser === 'maker' ? [one.maker, auditor] : [auditor, one.maker];
+    if (one.suspected) this.standings.clear(right.nodeId);
+    const flagged = this.standings.remove(lost.nodeId);
     counts.flagged(flagged.length);
-    log.warn({ node: nodeId, samples: flagged }, 'samples of a node that lied');
-    putOut(nodeId);
+    log.warn({ node: lost.nodeId, samples: flagged }, 'samples of a node that lied');
+    putOut(lost.nodeId);
   }
 }
 
-function newCase(maker: string, made: MadeSample, sample: FlaggedSample, own: boolean): AuditCase {
-  return { maker, made, sample, own, disputed: undefined, unable: [], until: performance.now() + DISPUTE_MS };
+function newCase(maker: Party, made: MadeSample, sample: FlaggedSample, own: boolean): AuditCase {
+  const until = performance.now() + DISPUTE_MS;
+  return { maker, made, sample, own, disputed: undefined, suspected: false, unable: [], until };
 }
 
 function tokensOf(job: Job, sample: Sample): number {

@@ -46,8 +46,8 @@ export function judgeSample(
 }
 
 /**
- * Whether two nodes scored the same sample alike: a step differs where one tells a token's logprob and the other another,
- * or leaves out what it would have to tell.
+ * Whether two nodes, honest ones of which lie within `tolerance`, scored the same sample alike: a step differs where one
+ * tells a token's logprob and the other another, or leaves out what it would have to tell.
  */
 export function compareScores(
   one: readonly TopOfPosition[],
@@ -61,14 +61,13 @@ export function compareScores(
   return judgement(one.length, differing, 0);
 }
 
-/** The slack is twice the tolerance: each of the two may be off from what the third would tell. */
 function alike(one: TopOfPosition, other: TopOfPosition, tolerance: number): boolean {
   const logprobs = new Map(other.ids.map((id, at) => [id, other.logprobs[at]!]));
   const lowest = other.logprobs.at(-1) ?? 0;
   return one.ids.every((id, at) => {
     const logprob = one.logprobs[at]!;
     const its = logprobs.get(id);
-    return its === undefined ? logprob <= lowest + 2 * tolerance : Math.abs(its - logprob) <= 2 * tolerance;
+    return its === undefined ? logprob <= lowest + tolerance : Math.abs(its - logprob) <= tolerance;
   });
 }
 

@@ -4,10 +4,33 @@ import { NEWCOMER_PASSES, Standings, shareOf } from './standing.ts';
 const sample = (job: number) => ({ job: String(job), request: 'r', index: 0 });
 
 test('a newcomer is audited ten times as often, and never more than always', () => {
-  expect(shareOf(0.02, 0)).toBeCloseTo(0.2);
-  expect(shareOf(0.02, NEWCOMER_PASSES)).toBe(0.02);
-  expect(shareOf(0.5, 0)).toBe(1);
-  expect(shareOf(0, 0)).toBe(0);
+  expect(shareOf(0.02, true)).toBeCloseTo(0.2);
+  expect(shareOf(0.02, false)).toBe(0.02);
+  expect(shareOf(0.5, true)).toBe(1);
+  expect(shareOf(0, true)).toBe(0);
+});
+
+test('who is suspected is a newcomer again, until it passed as often', () => {
+  const standings = new Standings();
+  const pass = (times: number) => {
+    for (let at = 0; at < times; at++) standings.passed('one');
+  };
+  expect(standings.isWatched('one')).toBe(true);
+  pass(NEWCOMER_PASSES);
+  expect(standings.isWatched('one')).toBe(false);
+  standings.suspect('one');
+  standings.suspect('one');
+  standings.failed('one');
+  expect(standings.of('one')).toMatchObject({ passes: NEWCOMER_PASSES, fails: 1, suspicions: 2 });
+  pass(NEWCOMER_PASSES - 1);
+  expect(standings.isWatched('one')).toBe(true);
+  standings.clear('one');
+  expect(standings.of('one').suspicions).toBe(1);
+  pass(1);
+  expect(standings.isWatched('one')).toBe(false);
+  expect(standings.of('one')).toMatchObject({ passes: 2 * NEWCOMER_PASSES, suspicions: 0 });
+  standings.clear('nobody');
+  expect(standings.of('nobody')).toEqual({ passes: 0, fails: 0, suspicions: 0 });
 });
 
 test('what a node made in the last ten minutes is flagged, the newest thousand of it, once', () => {
@@ -18,12 +41,12 @@ test('what a node made in the last ten minutes is flagged, the newest thousand o
   for (let job = 1; job <= 1_200; job++) standings.made('one', sample(job));
   standings.made('other', sample(7));
   standings.passed('one');
-  expect(standings.passes('one')).toBe(1);
+  expect(standings.of('one').passes).toBe(1);
   const flagged = standings.remove('one');
   expect(flagged.length).toBe(1_000);
   expect(flagged.at(-1)?.job).toBe('1200');
   expect(standings.remove('one')).toEqual([]);
-  expect(standings.passes('one')).toBe(0);
+  expect(standings.of('one').passes).toBe(0);
   now = 1_200_000;
   expect(standings.remove('other')).toEqual([]);
 });
@@ -32,6 +55,6 @@ test('of many node ids those that were used last are remembered', () => {
   const standings = new Standings();
   standings.passed('first');
   for (let at = 0; at < 4_096; at++) standings.passed(`node-${at}`);
-  expect(standings.passes('first')).toBe(0);
-  expect(standings.passes('node-4095')).toBe(1);
+  expect(standings.of('first').passes).toBe(0);
+  expect(standings.of('node-4095').passes).toBe(1);
 });

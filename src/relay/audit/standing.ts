@@ -16,12 +16,26 @@ export interface FlaggedSample {
   readonly index: number;
 }
 
+/** What audits found of a node's samples, as long as it is remembered. */
+export interface NodeAudits {
+  readonly passes: number;
+  readonly fails: number;
+  /** Failed audits that it had a part in, as maker or auditor, and that nobody could settle; fewer once it is cleared. */
+  readonly suspicions: number;
+}
+
 interface Standing {
   passes: number;
+  fails: number;
+  suspicions: number;
+  /** Passes since it was new, or suspected. */
+  trust: number;
   readonly recent: { readonly at: number; readonly sample: FlaggedSample }[];
 }
 
-/** How often each node, by its id, passed audits, and what it made in the last minutes. */
+const NOTHING: NodeAudits = { passes: 0, fails: 0, suspicions: 0 };
+
+/** How each node, by its id, fared in audits, and what it made in the last minutes. */
 export class Standings {
   private readonly nodes = new Map<string, Standing>();
   private readonly now: () => number;
@@ -30,16 +44,42 @@ export class Standings {
     this.now = now;
   }
 
-  passes(nodeId: string): number {
-    return this.nodes.get(nodeId)?.passes ?? 0;
+  /** Of a node; zeros for one that isn't known. */
+  of(nodeId: string): NodeAudits {
+    return this.nodes.get(nodeId) ?? NOTHING;
+  }
+
+  /** Whether it is audited more than others: it is new, or suspected. */
+  isWatched(nodeId: string): boolean {
+    return (this.nodes.get(nodeId)?.trust ?? 0) < NEWCOMER_PASSES;
   }
 
   passed(nodeId: string): void {
-    this.of(nodeId).passes++;
+    const standing = this.touch(nodeId);
+    standing.passes++;
+    standing.trust++;
+    if (standing.trust === NEWCOMER_PASSES) standing.suspicions = 0;
+  }
+
+  failed(nodeId: string): void {
+    this.touch(nodeId).fails++;
+  }
+
+  /** It may have lied, or the other did: it is audited like a newcomer again. */
+  suspect(nodeId: string): void {
+    const standing = this.touch(nodeId);
+    standing.suspicions++;
+    standing.trust = 0;
+  }
+
+  /** A suspicion fell on the other. */
+  clear(nodeId: string): void {
+    const standing = this.nodes.get(nodeId);
+    if (standing && standing.suspicions > 0) standing.suspicions--;
   }
 
   made(nodeId: string, sample: FlaggedSample): void {
-    const { recent } = this.of(nodeId);
+    const { recent } = this.touch(nodeId);
     recent.push({ at: this.now(), sample });
     const since = this.now() - FLAGGED_MS;
     while (recent.length > MOST_FLAGGED || recent[0]!.at < since) recent.shift();
@@ -54,8 +94,8 @@ export class Standings {
   }
 
   /** The node's own, as the one that was used last. */
-  private of(nodeId: string): Standing {
-    const standing = this.nodes.get(nodeId) ?? { passes: 0, recent: [] };
+  private touch(nodeId: string): Standing {
+    const standing = this.nodes.get(nodeId) ?? { ...NOTHING, trust: 0, recent: [] };
     this.nodes.delete(nodeId);
     this.nodes.set(nodeId, standing);
     if (this.nodes.size > MOST_NODES) {
@@ -68,7 +108,7 @@ export class Standings {
   }
 }
 
-/** The part of a node's samples that is audited, where `share` is all others'. */
-export function shareOf(share: number, passes: number): number {
-  return passes < NEWCOMER_PASSES ? Math.min(1, share * NEWCOMER_TIMES) : share;
+/** The part of a node's samples that is audited, where `share` is that of one that isn't watched. */
+export function shareOf(share: number, watched: boolean): number {
+  return watched ? Math.min(1, share * NEWCOMER_TIMES) : share;
 }

@@ -1,5 +1,15 @@
+import type { NodeFacts } from '../node-facts.ts';
+
+export type PrecisionName = NodeFacts['precision'];
+
 /**
- * How far two honest nodes' logprobs of one token may lie apart: twice the most that was measured between a model's exact
- * products and those of 8-bit dot products, the coarsest that a node may have (src/model/tolerance.gpu.test.ts).
+ * How far logprobs of one token may lie apart at two honest nodes: twice the most that was measured, and more, between
+ * kernels of each pair of precisions (src/model/tolerance.gpu.test.ts). Exact ones differ in the order of their f32 sums;
+ * with fast ones the coarsest counts, 8-bit dot products.
  */
-export const AUDIT_TOLERANCE = 0.6;
+export function toleranceOf(one: PrecisionName, other: PrecisionName): number {
+  return one === 'exact' && other === 'exact' ? AUDIT_TOLERANCES.exact : AUDIT_TOLERANCES.fast;
+}
+
+/** Where both nodes are exact, and where one isn't. */
+export const AUDIT_TOLERANCES = { exact: 0.01, fast: 0.6 } as const;
