@@ -8,6 +8,7 @@ import type { Profile } from '../engine/profile.ts';
 import { backoffMs } from './backoff.ts';
 import { DutyCycle } from './duty-cycle.ts';
 import { IndexedStore } from './indexed-store.ts';
+import { logRequest } from './log-request.ts';
 import type { DetachKey, JoinRequest, NodeMessage, NodeState } from './messages.ts';
 import { fetchManifest, type ModelFilesListener, RelayUnreachableError, relayFiles } from './model-files.ts';
 import { readPageBuild } from './page-build.ts';
@@ -221,6 +222,7 @@ export class Node {
         };
         this.#tellSession();
       },
+      onRequest: logRequest,
       onProfile: (profile) => this.#profiled(profile),
       random: Math.random,
     });

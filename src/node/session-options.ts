@@ -1,6 +1,6 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Client } from '@connectrpc/connect';
-import type { AttachRequest, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
+import type { AttachRequest, Generate, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { CacheNews } from '../engine/cache-log.ts';
 import type { Profile, ProfileRequest } from '../engine/profile.ts';
@@ -45,6 +45,8 @@ export interface SessionOptions {
   readonly onState: (state: SessionState, detail: string) => void;
   /** The session's key, whenever it changes. */
   readonly onKey: (key: SessionKey | undefined, rank: number | undefined) => void;
+  /** The relay gave it a request. */
+  readonly onRequest?: (request: Generate) => void;
   /** A profile that the relay asked for is done. */
   readonly onProfile?: (profile: Profile) => void;
   readonly random: () => number;

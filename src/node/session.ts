@@ -172,8 +172,10 @@ export class Session {
       this.#lastCommandSeq = command.seq;
     }
     const { case: name, value } = command.command;
-    if (name === 'generate') target.submit(engineRequest(value));
-    else if (name === 'abort') target.abort(value.jobId);
+    if (name === 'generate') {
+      this.#options.onRequest?.(value);
+      target.submit(engineRequest(value));
+    } else if (name === 'abort') target.abort(value.jobId);
     else if (name === 'grant') target.grant(value.jobId, value.index, value.credit);
     else if (name === 'drain') this.#draining = true;
     else if (name === 'flushCache') this.#flushCache(value.flushId);

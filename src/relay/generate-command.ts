@@ -61,6 +61,7 @@ export function generateCommand(job: Job, maxNewTokens: number): Generate {
     ...(logprobStart === undefined ? {} : { logprobStart }),
     hiddenStates: request.hiddenStates,
     inputEmbeds: inputEmbeds ? bytesOf(inputEmbeds) : new Uint8Array(),
+    traceparent: job.traceparent ?? '',
     ...(constraint ? { constraint: { case: CASES[constraint.kind], value: constraint.text } } : {}),
   });
 }

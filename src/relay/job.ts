@@ -51,6 +51,8 @@ export class Job {
   readonly promptLogprobs: PromptLogprobs | undefined;
   /** `performance.now()` at arrival. */
   readonly arrivedAt = performance.now();
+  /** Of the trace that it belongs to, for nodes. */
+  traceparent: string | undefined;
   /** `performance.now()` when the first node was given it. */
   givenAt: number | undefined;
   firstTokenAt: number | undefined;

@@ -7,6 +7,7 @@ import { GenerateRequestSchema, SglangScheduler } from '../contract/gen/sglang_s
 import { requestIds } from './request-log.ts';
 import { collect } from './testing/grpc-client.ts';
 import { RelayBench, requestOf } from './testing/relay-bench.ts';
+import { readTrace } from './trace-context.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
@@ -24,7 +25,7 @@ test('of each request one line: its ids, counts and end, and nothing of its text
   });
   const bench = await RelayBench.start({ logger: pino({ level: 'info' }, stream) });
   try {
-    await bench.node();
+    const node = await bench.node();
     const metadata = new Metadata();
     metadata.set('traceparent', `00-${TRACE}-${SPAN}-01`);
     const call = (requestId: string, id: number) =>
@@ -41,13 +42,26 @@ test('of each request one line: its ids, counts and end, and nothing of its text
     const over = lines.filter(({ msg }) => String(msg).startsWith('request'));
     expect(over).toMatchObject([
       {
-        ...{ msg: 'request over', request: 'a-1', trace_id: TRACE, span_id: SPAN, prompt_tokens: 2, tokens: [5, 5] },
+        ...{
+          msg: 'request over',
+          request: 'a-1',
+          trace_id: TRACE,
+          parent_span_id: SPAN,
+          prompt_tokens: 2,
+          tokens: [5, 5],
+        },
         ...{ outcome: 'complete', finish: ['length', 'length'], moved: false, ms: expect.any(Number) },
       },
       { msg: 'request refused', request: 'b-2', trace_id: TRACE, outcome: 'InvalidArgument' },
       { msg: 'request over', request: '', tokens: [1] },
     ]);
     expect(over[2]).not.toHaveProperty('trace_id');
+    // The node is told of the relay's own span, and by the job's number its log and the relay's are one.
+    const [traced, untraced] = node.jobs;
+    const [{ span_id: span, job }] = over as [Record<string, unknown>];
+    expect(traced).toMatchObject({ traceparent: `00-${TRACE}-${span}-01`, jobId: BigInt(String(job)) });
+    expect(span).not.toBe(SPAN);
+    expect(untraced?.traceparent).toBe('');
     expect(JSON.stringify(over)).not.toMatch(/\b33[34]\b/);
   } finally {
     await bench.end();
@@ -64,6 +78,8 @@ test.each([
   [`00-${TRACE.toUpperCase()}-${SPAN}-01`, false],
   ['', false],
 ])('traceparent %j: %s', (traceparent, taken) => {
-  const ids = requestIds('a', new Headers({ traceparent }));
-  expect(ids).toEqual(taken ? { request: 'a', trace_id: TRACE, span_id: SPAN } : { request: 'a' });
+  const trace = readTrace(new Headers({ traceparent }));
+  const span = { trace_id: TRACE, span_id: expect.stringMatching(/^[\da-f]{16}$/), parent_span_id: SPAN };
+  expect(requestIds('a', trace)).toEqual({ request: 'a', ...(taken ? span : {}) });
+  if (taken) expect(trace?.spanId).not.toBe(SPAN);
 });

@@ -1,23 +1,21 @@
 import { Code } from '@connectrpc/connect';
 import type { Logger } from 'pino';
 import type { Job } from './job.ts';
-
-/** W3C Trace Context §3.2: version, trace id, parent id, flags; later versions may say more. */
-const TRACEPARENT = /^(?!ff)[\da-f]{2}-(?!0{32})([\da-f]{32})-(?!0{16})([\da-f]{16})-[\da-f]{2}(?:$|-)/;
+import type { Trace } from './trace-context.ts';
 
 /** By what a request's lines in the log are found: the client's id, and its trace where the client tells one. */
 export interface RequestIds {
   readonly request: string;
-  /** As OpenTelemetry names them in logs. */
+  /** As OpenTelemetry names them in logs: the span is the relay's own, which nodes are told, and its parent the client's. */
   readonly trace_id?: string;
   readonly span_id?: string;
+  readonly parent_span_id?: string;
 }
 
-export function requestIds(requestId: string, headers: Headers): RequestIds {
-  const [, traceId, spanId] = TRACEPARENT.exec(headers.get('traceparent') ?? '') ?? [];
+export function requestIds(requestId: string, trace: Trace | undefined): RequestIds {
   return {
     request: requestId.slice(0, 200),
-    ...(traceId === undefined || spanId === undefined ? {} : { trace_id: traceId, span_id: spanId }),
+    ...(trace && { trace_id: trace.traceId, span_id: trace.spanId, parent_span_id: trace.parentId }),
   };
 }
 

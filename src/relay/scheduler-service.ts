@@ -30,6 +30,7 @@ import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
 import { modelInfoOf, serverInfoOf } from './server-info.ts';
 import { toConnectError } from './to-connect-error.ts';
+import { readTrace } from './trace-context.ts';
 
 export interface SchedulerParts {
   readonly model: ServedModel;
@@ -60,8 +61,9 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   const owners = new WeakMap<Job, string>();
 
   /** Checks a request and gives it to the router. Throws ContractError. */
-  function admit(request: GenerateRequest, owner: string): Job {
+  function admit(request: GenerateRequest, owner: string, traceparent: string | undefined): Job {
     const job = table.add(normaliseRequest(request, limitsOf(parts)));
+    job.traceparent = traceparent;
     owners.set(job, owner);
     const { timestamp } = request;
     if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
@@ -89,10 +91,11 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   async function* generate(request: GenerateRequest, context: HandlerContext): AsyncGenerator<GenerateResponse> {
     lastRequestAtMs = Date.now();
     if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
-    const ids = requestIds(request.requestId, context.requestHeader);
+    const trace = readTrace(context.requestHeader);
+    const ids = requestIds(request.requestId, trace);
     let job: Job;
     try {
-      job = admit(request, principalOf(context.values).key);
+      job = admit(request, principalOf(context.values).key, trace?.traceparent);
     } catch (error) {
       const refusal = toConnectError(error);
       metrics.refused(refusal.code);
