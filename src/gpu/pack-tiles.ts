@@ -65,12 +65,19 @@ export function packQuants(
 }
 
 /** Bytes of two digits each: the low digits of `low`, those of `high` above them. */
-function twoDigits(low: number, high: number): number {
+export function twoDigits(low: number, high: number): number {
   return (low & 0x0f0f0f0f) | ((high & 0x0f0f0f0f) << 4);
 }
 
 /** Byte `lane` of each of four words, the first lowest, as word `at + lane`: a square of bytes on its side. */
-function writeLanes(to: Uint32Array, at: number, first: number, second: number, third: number, fourth: number): void {
+export function writeLanes(
+  to: Uint32Array,
+  at: number,
+  first: number,
+  second: number,
+  third: number,
+  fourth: number,
+): void {
   const even = (first & 0x00ff00ff) | ((second & 0x00ff00ff) << 8);
   const odd = ((first >>> 8) & 0x00ff00ff) | (second & 0xff00ff00);
   const evenAbove = (third & 0x00ff00ff) | ((fourth & 0x00ff00ff) << 8);
@@ -118,7 +125,7 @@ function elements(data: Uint8Array | Uint32Array, bytes: 2 | 4): Uint32Array | U
 }
 
 /** Where row `row` begins in a stretch of words, each row having `words` of them. */
-function tileStart(row: number, words: number): number {
+export function tileStart(row: number, words: number): number {
   return Math.floor(row / TILE_ROWS) * TILE_ROWS * words + (row % TILE_ROWS);
 }
 
@@ -134,4 +141,10 @@ export function exactHalf(bits: number): number {
   const exponent = (size >>> 23) - 112;
   if ((size & 0x1fff) !== 0 || exponent < 1 || exponent > 30) return -1;
   return sign | (exponent << 10) | ((size >>> 13) & 0x3ff);
+}
+
+/** Whether a half is one that `exactHalf` gives: finite, and not subnormal. */
+export function isKeptHalf(half: number): boolean {
+  const exponent = half & 0x7c00;
+  return exponent === 0 ? (half & 0x3ff) === 0 : exponent !== 0x7c00;
 }

@@ -33,6 +33,19 @@ export interface QuantSource {
   readonly format: QuantFormat;
   /** `count` rows from row `from` on. */
   readRows(from: number, count: number): Promise<QuantRows>;
+  /**
+   * Packs places.length rows from row `from` on as packQuants and packScales pack what readRows gives, in one go, with scales
+   * as halves. False where these are not exact. Absent: there is no shorter way.
+   */
+  readonly packRows?:
+    | ((
+        weights: Uint32Array,
+        scales: Uint32Array,
+        places: Int32Array,
+        columns: number,
+        from: number,
+      ) => Promise<boolean>)
+    | undefined;
 }
 
 export type AnySource = MatrixSource | QuantSource;
@@ -229,6 +242,11 @@ async function packRows(
     const { bytes } = WEIGHT_FORMATS[source.format];
     const read = await source.read(from * columns * bytes, places.length * columns * bytes);
     packFloats(stretches[0]!, places, columns, read, bytes as 2 | 4);
+    return;
+  }
+  if (source.packRows) {
+    const exact = await source.packRows(stretches[0]!, stretches[1]!, places, columns, from);
+    if (!exact) throw new InexactScales(source);
     return;
   }
   const shape = quantShape(source.format);

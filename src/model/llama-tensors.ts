@@ -4,6 +4,7 @@ import { type Quantisation, quantisedSource } from '../gpu/quantise.ts';
 import { WEIGHT_FORMATS, type WeightFormat } from '../gpu/weight-format.ts';
 import { type AnySource, isQuantSource, type MatrixSource, type QuantSource } from '../gpu/weight-matrix.ts';
 import { GGML_QUANT_TYPES, type GgmlQuantType, ggmlQuantFormat, isGgmlQuantType, repackGgml } from './ggml-quants.ts';
+import { ggmlPacker } from './ggml-tiles.ts';
 import type { LlamaConfig } from './llama-config.ts';
 
 /** What safetensors and GGUF call the float formats that are served. */
@@ -104,11 +105,17 @@ export class LlamaTensors {
 
   #quants(tensor: TensorInfo, type: GgmlQuantType, rows: number): QuantSource {
     const rowBytes = tensor.byteLength / rows;
+    const read = (from: number, count: number) => this.#read(tensor, from * rowBytes, count * rowBytes);
+    const pack = ggmlPacker(type);
     return {
       label: tensor.name,
       rows,
       format: ggmlQuantFormat(type),
-      readRows: async (from, count) => repackGgml(type, await this.#read(tensor, from * rowBytes, count * rowBytes)),
+      readRows: async (from, count) => repackGgml(type, await read(from, count)),
+      packRows:
+        pack &&
+        (async (weights, scales, places, columns, from) =>
+          pack(weights, scales, places, columns, await read(from, places.length))),
     };
   }
 
