@@ -75,7 +75,8 @@ export function parseManifest(text: string, source: string): Manifest {
   };
 }
 
-const SHA256 = /^[0-9a-f]{64}$/;
+/** Hex. */
+export const SHA256 = /^[0-9a-f]{64}$/;
 
 function parseFile(value: unknown, pieceBytes: number, fail: (reason: string) => never): ManifestFile {
   const { name, size, sha256, pieces } = (value ?? {}) as Record<string, unknown>;

@@ -7,7 +7,7 @@ import { PRECISIONS, TUNE_MODES } from './launch-browser.ts';
 import { loads } from './loads.ts';
 import { bundledModel } from './paths.ts';
 import { withConfig } from './relay-config.ts';
-import { withTrustFlags } from './trust-flags.ts';
+import { many, withTrustFlags } from './trust-flags.ts';
 import {
   parseCount,
   parseDuration,
@@ -134,6 +134,13 @@ function withRelayFlags(command: Command): Command {
         'q4',
       ]),
     )
+    .addOption(
+      many(
+        '--model-url <url>',
+        "a folder with the model's files that nodes try before the relay, or hub: where a hf: model came from",
+      ),
+    )
+    .addOption(many('--model-cdn <origin>', 'an origin that --model-url redirects to, such as https://*.hf.co'))
     .option('--port <port>', 'where gateways reach the relay (gRPC); 0 takes a free port', parsePort, 30_001)
     .option('--web-port <port>', 'where browsers reach it; 0 takes a free port', parsePort, 8080)
     .addOption(duration('--lease <time>', 'how long a silent node keeps its session', '15s', parsePositiveDuration))

@@ -9,6 +9,8 @@ import { formatHost } from './values.ts';
 export interface RelayFlags extends TrustFlags {
   readonly model: string;
   readonly quant?: 'q8' | 'q4';
+  readonly modelUrl: readonly string[];
+  readonly modelCdn: readonly string[];
   readonly port: number;
   readonly webPort: number;
   readonly lease: number;
@@ -55,6 +57,8 @@ export async function runRelay(
     const relay = await startRelay({
       model: flags.model,
       ...(flags.quant === undefined ? {} : { quantisation: flags.quant }),
+      modelUrls: flags.modelUrl,
+      modelCdns: flags.modelCdn,
       ...trustOptions(flags),
       onProgress: log,
       signal,

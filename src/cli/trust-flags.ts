@@ -55,7 +55,7 @@ function parseBytes(text: string): number {
   return bytes;
 }
 
-function many(flags: string, description: string): Option {
+export function many(flags: string, description: string): Option {
   return new Option(flags, `${description}; may be repeated`).argParser(list).default([], 'none');
 }
 

@@ -7,7 +7,10 @@ import type { AnySource, MatrixSource, QuantSource } from './weight-matrix.ts';
 export type Quantisation = 'q8' | 'q4';
 
 const BLOCK = 32;
-const FORMATS = { q8: 'q8-32-f16', q4: 'q4-32-f16' } as const satisfies Readonly<Record<Quantisation, QuantFormat>>;
+/** What quantised matrices of floats become. */
+export const QUANTISED_FORMATS = { q8: 'q8-32-f16', q4: 'q4-32-f16' } as const satisfies Readonly<
+  Record<Quantisation, QuantFormat>
+>;
 
 /**
  * Quantises whole blocks of 32 values. Where no half involved overflows, a value is off by at most
@@ -90,7 +93,7 @@ export function quantisedSource(source: MatrixSource, columns: number, quantisat
   const quantised: QuantSource = {
     label: source.label,
     rows: source.rows,
-    format: FORMATS[quantisation],
+    format: QUANTISED_FORMATS[quantisation],
     async readRows(from, count) {
       const read = await source.read(from * rowBytes, count * rowBytes);
       return quantise(decode(read, count * columns), quantisation);

@@ -2,10 +2,12 @@ import type { AdapterFacts } from '../engine/adapter-facts.ts';
 import type { EngineBudget } from '../engine/engine-budget.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
 import type { KernelFlags, KernelReport } from '../engine/kernel-report.ts';
+import type { MemoryEstimate } from '../engine/memory-facts.ts';
 import type { Profile } from '../engine/profile.ts';
+import type { KeptModel, StoreProgress, StoreRoom } from './store/store-facts.ts';
 
 export { PRECISIONS, TUNE_MODES } from '../engine/kernel-report.ts';
-export type { EngineBudget, KernelFlags, KernelReport, Profile };
+export type { EngineBudget, KeptModel, KernelFlags, KernelReport, MemoryEstimate, Profile, StoreProgress, StoreRoom };
 
 /** What the page tells its Web Worker. */
 export type PageMessage =
@@ -19,7 +21,12 @@ export type PageMessage =
   | { readonly type: 'restart' }
   | { readonly type: 'hidden'; readonly hidden: boolean }
   /** Time the kernels of the next steps, and tell. */
-  | { readonly type: 'profile' };
+  | { readonly type: 'profile' }
+  /** Tell which models this browser keeps. */
+  | { readonly type: 'list-models' }
+  | { readonly type: 'delete-model'; readonly digest: string }
+  /** Tell what a join would download and take. */
+  | ({ readonly type: 'plan' } & Pick<JoinRequest, 'relayUrl' | 'token' | 'budget'>);
 
 export interface JoinRequest {
   /** Base URL of the relay's web port, without a slash at its end. */
@@ -48,7 +55,18 @@ export type NodeMessage =
       /** What the page can help with. */
       readonly problem: 'no-adapter' | undefined;
     }
-  | { readonly type: 'progress'; readonly loadedBytes: number; readonly totalBytes: number }
+  | ({ readonly type: 'progress' } & StoreProgress)
+  /** Something went another way than it should, and on: for the log. */
+  | { readonly type: 'notice'; readonly notice: string }
+  /** The models that this browser keeps; why it keeps none, where it doesn't; what became of a wish to delete one. */
+  | {
+      readonly type: 'models';
+      readonly models: readonly KeptModel[];
+      readonly room: StoreRoom | undefined;
+      readonly problem: string | undefined;
+    }
+  /** What a join would download and take; or why that isn't known. */
+  | { readonly type: 'plan'; readonly plan: DownloadPlan | undefined; readonly problem?: string }
   /** Kernels tried, of how many. */
   | { readonly type: 'testing'; readonly done: number; readonly total: number }
   | { readonly type: 'facts'; readonly facts: NodeFacts }
@@ -72,6 +90,22 @@ export interface DetachKey {
   readonly sessionToken: string;
   readonly relayEpoch: string;
   readonly sessionEpoch: string;
+}
+
+/** What a join would download and take. */
+export interface DownloadPlan {
+  readonly model: string;
+  /** Of the model's files. */
+  readonly totalBytes: number;
+  /** Of these, in this browser already. */
+  readonly storedBytes: number;
+  /** Hosts that they come from before the relay is asked. */
+  readonly hosts: readonly string[];
+  /** Of the GPU; undefined where the relay doesn't tell what the model is made of. */
+  readonly memory: MemoryEstimate | undefined;
+  readonly room: StoreRoom | undefined;
+  /** Why it can't be kept, with sizes; undefined: it can. */
+  readonly notKept: string | undefined;
 }
 
 export interface NodeFacts {

@@ -8,7 +8,8 @@ import { afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import { openModel } from '../relay/model/open-model.ts';
 import { serveModelFile } from '../relay/model-files.ts';
 import type { ServedModel } from '../relay/served-model.ts';
-import { fetchManifest, RelayUnreachableError, relayFiles } from './model-files.ts';
+import { fetchManifest, relayFiles } from './model-files.ts';
+import { RelayUnreachableError } from './relay-unreachable-error.ts';
 
 vi.setConfig({ testTimeout: 30_000 });
 

@@ -1,19 +1,23 @@
 import { create } from '@bufbuild/protobuf';
 import { ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
+import type { Manifest } from '../checkpoint/manifest.ts';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
 import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
 import type { Profile } from '../engine/profile.ts';
+import type { ModelFiles } from '../engine/read-model.ts';
 import { backoffMs } from './backoff.ts';
 import { DutyCycle } from './duty-cycle.ts';
 import { IndexedStore } from './indexed-store.ts';
+import { isOutdated } from './is-outdated.ts';
 import { logRequest } from './log-request.ts';
 import type { DetachKey, JoinRequest, NodeMessage, NodeState } from './messages.ts';
-import { fetchManifest, type ModelFilesListener, RelayUnreachableError, relayFiles } from './model-files.ts';
-import { readPageBuild } from './page-build.ts';
+import { fetchManifest } from './model-files.ts';
+import type { ModelShelf } from './model-shelf.ts';
 import { pause } from './pause.ts';
 import { RelayAccess } from './relay-access.ts';
+import { RelayUnreachableError } from './relay-unreachable-error.ts';
 import { PROTOCOL_VERSION, Session } from './session.ts';
 import type { SessionEnd } from './session-options.ts';
 import { startGrammarWorker } from './start-grammar-worker.ts';
@@ -41,9 +45,11 @@ export class Node {
   #access: RelayAccess | undefined;
   #key: { readonly session: DetachKey; readonly rank: number | undefined } | undefined;
   #engine: LoadedEngine['engine'] | undefined;
+  readonly #shelf: ModelShelf;
 
-  constructor(post: (message: NodeMessage) => void) {
+  constructor(post: (message: NodeMessage) => void, shelf: ModelShelf) {
     this.#post = post;
+    this.#shelf = shelf;
   }
 
   /** Serves until `leave`, a refusal or a failure that a new device does not mend. */
@@ -66,6 +72,8 @@ export class Node {
     } catch (error) {
       if (this.#left.signal.aborted) this.#state('left', '');
       else this.#failed(error);
+    } finally {
+      this.#shelf.release();
     }
   }
 
@@ -143,16 +151,26 @@ export class Node {
   /** Puts the model that the relay serves just now onto the GPU. */
   async #loadServed(
     gpu: GPU,
-    { relayUrl, budget, build, kernels }: JoinRequest,
+    join: JoinRequest,
     signal: AbortSignal,
   ): Promise<{ loaded: LoadedEngine; digest: string }> {
-    const ask = this.#access?.ask;
+    const { relayUrl } = join;
+    const ask = this.#access?.ask ?? fetch;
     const { manifest, digest } = await fetchManifest(relayUrl, signal, ask);
-    const listener: ModelFilesListener = {
-      onProgress: (loadedBytes, totalBytes) => this.#post({ type: 'progress', loadedBytes, totalBytes }),
-      onTrouble: (trouble) => this.#state('loading', trouble === undefined ? '' : `${trouble}; trying again`),
-    };
-    const files = relayFiles(relayUrl, manifest, signal, listener, ask);
+    const onTrouble = (trouble: string | undefined) =>
+      this.#state('loading', trouble === undefined ? '' : `${trouble}; trying again`);
+    const load = (files: ModelFiles) => this.#loadOnto(gpu, files, manifest, join);
+    const loaded = await this.#shelf.load({ manifest, digest }, { relayUrl, signal, ask, onTrouble }, load);
+    return { loaded, digest };
+  }
+
+  async #loadOnto(
+    gpu: GPU,
+    files: ModelFiles,
+    manifest: Manifest,
+    { budget, build, kernels }: JoinRequest,
+  ): Promise<LoadedEngine> {
+    const { signal } = this.#left;
     const loaded = await loadEngine(gpu, {
       files,
       quantisation: manifest.quantisation,
@@ -181,7 +199,7 @@ export class Node {
       const kernels = { ...facts.kernels, failed: [...facts.kernels.failed, ...refused] };
       this.#post({ type: 'facts', facts: { ...facts, kernels } });
     });
-    return { loaded, digest };
+    return loaded;
   }
 
   #openSession(join: JoinRequest, modelDigest: string, loaded: LoadedEngine): Session {
@@ -236,20 +254,8 @@ export class Node {
   async #ended(end: SessionEnd, join: JoinRequest, digest: string): Promise<void> {
     if (end.why === 'left') this.#state('left', '');
     else if (end.why === 'other-build') this.#reload('the relay serves another build of this page');
-    else if (await this.#isOutdated(join, digest)) this.#reload(end.message);
+    else if (await isOutdated(join, digest, this.#left.signal, this.#access?.ask)) this.#reload(end.message);
     else this.#state('error', end.message);
-  }
-
-  /** Whether the relay serves another model or another page by now: a reload brings what it asks for. */
-  async #isOutdated({ relayUrl, build }: JoinRequest, digest: string): Promise<boolean> {
-    try {
-      const { signal } = this.#left;
-      if ((await fetchManifest(relayUrl, signal, this.#access?.ask)).digest !== digest) return true;
-      const served = await readPageBuild(relayUrl, signal);
-      return served.pageHash !== build.pageHash;
-    } catch {
-      return false;
-    }
   }
 
   #count(loaded: LoadedEngine): void {

@@ -1,8 +1,11 @@
 import type { NodeMessage, PageMessage } from './messages.ts';
+import { ModelShelf } from './model-shelf.ts';
 import { Node } from './node.ts';
 
 // The Web Worker's entry: the engine and every timer of the node live here, since a hidden window's are slowed.
-const node = new Node((message: NodeMessage) => self.postMessage(message));
+const post = (message: NodeMessage) => self.postMessage(message);
+const shelf = new ModelShelf(post);
+const node = new Node(post, shelf);
 
 self.onmessage = (event: MessageEvent<PageMessage>) => {
   const message = event.data;
@@ -27,6 +30,15 @@ self.onmessage = (event: MessageEvent<PageMessage>) => {
       break;
     case 'profile':
       node.profile();
+      break;
+    case 'list-models':
+      void shelf.tellModels();
+      break;
+    case 'delete-model':
+      void shelf.delete(message.digest);
+      break;
+    case 'plan':
+      void shelf.plan(message);
       break;
   }
 };

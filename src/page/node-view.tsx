@@ -1,4 +1,5 @@
 import { KernelTimes } from './kernel-times.tsx';
+import { ModelsPanel } from './models/models-panel.tsx';
 import { joined } from './node.ts';
 import { AboutCard } from './node-panels/about-card.tsx';
 import { AdapterCard } from './node-panels/adapter-card.tsx';
@@ -26,6 +27,7 @@ export function NodeView() {
         <div class="stack">
           {!joined.value && <AboutCard />}
           <AdapterCard />
+          <ModelsPanel />
           <LogCard />
           {joined.value && <KernelTimes />}
         </div>

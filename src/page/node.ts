@@ -17,7 +17,8 @@ import { DownloadRate } from './download-rate.ts';
 import { kernelFlags, withoutReset } from './kernel-flags.ts';
 import { hold } from './limits/hold.ts';
 import { limits } from './limits/limits.ts';
-import { nodeToken } from './link.ts';
+import { forgetJoin, nodeToken } from './link.ts';
+import { askToPersist, connectModels, takeModels } from './models/models.ts';
 import { claimNodeId } from './node-id.ts';
 import { logEvent } from './node-log.ts';
 import { reloadPage } from './reload.ts';
@@ -63,6 +64,7 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
   worker ??= startWorker();
   tell({ type: 'hidden', hidden: document.hidden });
   tellLimits();
+  askToPersist();
   const nodeId = await claimNodeId();
   if (tune) kernels = { ...kernels, tune };
   tell({
@@ -88,6 +90,7 @@ function rejoin(): void {
 
 /** Hands running work back and stops. */
 export function leave(): void {
+  forgetJoin();
   tell({ type: 'leave' });
 }
 
@@ -133,6 +136,7 @@ function startWorker(): Worker {
     worker = undefined;
     if (joined.value) setState('error', event.message || 'the Web Worker could not start');
   };
+  connectModels((message) => next.postMessage(message));
   return next;
 }
 
@@ -167,6 +171,13 @@ function take(message: NodeMessage): void {
       break;
     case 'profile':
       profile.value = message.profile;
+      break;
+    case 'notice':
+      logEvent(message.notice, 'warn');
+      break;
+    case 'models':
+    case 'plan':
+      takeModels(message);
       break;
     case 'reload':
       if (!reloadPage()) setState('error', `${message.reason}, and reloading the page did not help`);

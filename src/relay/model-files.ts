@@ -1,17 +1,31 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ModelAbout } from '../checkpoint/model-about.ts';
 import { nameIn, sendFile, sendJson } from './send-file.ts';
 import type { ServedModel } from './served-model.ts';
 
 const FILES = '/model/files/';
 
 /**
- * Serves `/model/manifest.json`, exactly the text that the model digest is of, and the manifest's files with ranges.
- * A file's ETag is its SHA-256. Returns false for any other path.
+ * Serves `/model/manifest.json`, exactly the text that the model digest is of, `/model/about.json`, what is told beside it,
+ * with the URLs that nodes try before the relay, and the manifest's files with ranges. A file's ETag is its SHA-256.
+ * Returns false for any other path.
  */
-export function serveModelFile(model: ServedModel, request: IncomingMessage, response: ServerResponse): boolean {
+export function serveModelFile(
+  model: ServedModel,
+  request: IncomingMessage,
+  response: ServerResponse,
+  bases: readonly string[] = [],
+): boolean {
   const path = (request.url ?? '/').split('?', 1)[0] as string;
   if (path === '/model/manifest.json') {
     sendJson(model.manifestJson, model.digest, request, response);
+    return true;
+  }
+  if (path === '/model/about.json') {
+    const about: ModelAbout = { ...model.about, bases };
+    const json = JSON.stringify(about);
+    sendJson(json, createHash('sha256').update(json).digest('hex'), request, response);
     return true;
   }
   if (!path.startsWith(FILES)) return false;

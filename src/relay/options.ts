@@ -16,6 +16,10 @@ export interface RelayOptions {
   readonly model: string | ServedModel;
   /** How nodes quantise a model of safetensors while they load it. */
   readonly quantisation?: ManifestQuantisation;
+  /** URLs of folders with the model's files that nodes try before the relay; `hub`: where the hub has them. */
+  readonly modelUrls?: readonly string[];
+  /** Origins that these redirect to. */
+  readonly modelCdns?: readonly string[];
   /** Folder for what can be made or fetched again; default: the system's, or `SHOAL_CACHE`. */
   readonly cacheDir?: string;
   /** Told what takes long before the relay is up. */

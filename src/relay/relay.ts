@@ -20,6 +20,7 @@ import { healthService } from './health-service.ts';
 import { JobTable } from './job-table.ts';
 import { logFaults } from './log-faults.ts';
 import { Metrics } from './metrics.ts';
+import { modelPlaces } from './model/model-places.ts';
 import { openModel } from './model/open-model.ts';
 import { FleetHistory } from './monitor/fleet-history.ts';
 import { fleetMonitorService } from './monitor/fleet-monitor-service.ts';
@@ -68,6 +69,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
 
 async function startTrusted(options: RelayOptions, settings: RelaySettings, trust: Trust, log: Logger): Promise<Relay> {
   const model = await served(options);
+  const places = modelPlaces(model, options.modelUrls ?? [], options.modelCdns ?? []);
   const { packageVersion } = options.build;
   const shutdown = new AbortController();
   let closing = false;
@@ -187,6 +189,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     stallMs: settings.stallMs,
     pageDir: options.pageDir,
     model,
+    places,
     registry: metrics.registry,
     serving,
     log,

@@ -8,7 +8,9 @@ import {
   type ManifestQuantisation,
   PIECE_BYTES,
 } from '../checkpoint/manifest.ts';
+import type { ModelAbout } from '../checkpoint/model-about.ts';
 import { type GenerationConfig, parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
+import { countTensors } from './model/count-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
 import { TokenizerBundle } from './tokenizer-bundle.ts';
 
@@ -27,6 +29,10 @@ export interface ServedModel {
   readonly manifestJson: string;
   /** SHA-256 of the manifest, hex. */
   readonly digest: string;
+  /** What nodes are told before they download anything. */
+  readonly about: Omit<ModelAbout, 'bases'>;
+  /** Where the hub has the files of this commit, ending with a slash; undefined where the model isn't the hub's. */
+  readonly hubUrl: string | undefined;
   readonly architectures: readonly string[];
   readonly modelType: string;
   readonly vocabSize: number;
@@ -48,6 +54,7 @@ export interface ServedFiles {
   /** What nodes need: absolute paths by the names that the manifest has. */
   readonly paths: Readonly<Record<string, string>>;
   readonly quantisation: ManifestQuantisation;
+  readonly hubUrl?: string | undefined;
 }
 
 /**
@@ -55,7 +62,7 @@ export interface ServedFiles {
  * says something impossible.
  */
 export async function describeModel(
-  { name, folder, paths, quantisation }: ServedFiles,
+  { name, folder, paths, quantisation, hubUrl }: ServedFiles,
   hash: (path: string) => ReturnType<typeof hashFile> = hashFile,
 ): Promise<ServedModel> {
   const files: ManifestFile[] = [];
@@ -71,6 +78,8 @@ export async function describeModel(
     manifest,
     manifestJson: canonicalJson(manifest),
     digest: await digestManifest(manifest),
+    about: { config: config.raw, tensors: await countTensors(paths, config.raw) },
+    hubUrl,
     architectures: config.architectures,
     modelType: config.modelType,
     vocabSize: config.vocabSize,

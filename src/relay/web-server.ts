@@ -6,11 +6,13 @@ import type { Registry } from 'prom-client';
 import sirv from 'sirv';
 import type { ListeningServer } from './grpc-server.ts';
 import type { ConnectionCount } from './limits/connection-count.ts';
+import type { ModelPlaces } from './model/model-places.ts';
 import { serveModelFile } from './model-files.ts';
 import type { ServedModel } from './served-model.ts';
 import { TokenizerFiles } from './tokenizer-files.ts';
 import type { Certificate } from './web/certificate.ts';
 import { refuseAs } from './web/refuse.ts';
+import { pagePolicy } from './web/security-headers.ts';
 import { type Answer, type WebParts as RequestParts, WebRequests } from './web/web-requests.ts';
 
 export interface WebParts extends Omit<RequestParts, 'answer'> {
@@ -21,6 +23,8 @@ export interface WebParts extends Omit<RequestParts, 'answer'> {
   readonly connections: ConnectionCount;
   readonly pageDir: string | undefined;
   readonly model: ServedModel;
+  /** Where nodes get the model's files beside the relay. */
+  readonly places: ModelPlaces;
   readonly registry: Registry;
   /** Whether a node is serving. */
   readonly serving: () => boolean;
@@ -99,8 +103,8 @@ function secureServer(certificate: Certificate, requests: WebRequests): Listenin
 }
 
 /** Everything that is no rpc. */
-function answers({ model, pageDir, registry, serving }: WebParts): Answer {
-  const page = pageAnswer(pageDir);
+function answers({ model, places, pageDir, registry, serving }: WebParts): Answer {
+  const page = pageAnswer(pageDir, places.origins);
   const tokenizer = new TokenizerFiles(model);
   return async (request, response, path) => {
     if (path === '/healthz') {
@@ -110,17 +114,26 @@ function answers({ model, pageDir, registry, serving }: WebParts): Answer {
     } else if (path === '/metrics') {
       const text = await registry.metrics();
       response.writeHead(200, { 'content-type': registry.contentType, 'cache-control': 'no-store' }).end(text);
-    } else if (!serveModelFile(model, request, response) && !(await tokenizer.serve(request, response, path))) {
+    } else if (
+      !serveModelFile(model, request, response, places.bases) &&
+      !(await tokenizer.serve(request, response, path))
+    ) {
       page(request, response);
     }
   };
 }
 
-function pageAnswer(pageDir: string | undefined): (request: IncomingMessage, response: ServerResponse) => void {
+function pageAnswer(
+  pageDir: string | undefined,
+  origins: readonly string[],
+): (request: IncomingMessage, response: ServerResponse) => void {
   const missing = (_request: IncomingMessage, response: ServerResponse) => refuseAs(response, 404, 'Not found.');
   if (pageDir === undefined || !existsSync(pageDir)) return missing;
+  const policy = pagePolicy(origins);
   const files = sirv(pageDir, { etag: true, onNoMatch: missing });
   return (request, response) => {
+    // Of a script too: what a Web Worker may ask is said with its own.
+    response.setHeader('content-security-policy', policy);
     if (request.method === 'GET' || request.method === 'HEAD') files(request, response);
     else response.writeHead(405, { allow: 'GET, HEAD' }).end();
   };

@@ -18,13 +18,13 @@ export interface FetchOptions {
 /**
  * Fetches what a model of the hub's needs, and nothing else, into `hub/<host>/<owner>--<name>/<commit>` of the cache;
  * what is there already is not fetched again. The revision is pinned to the commit that it is now. Rejects with
- * ModelError, or CheckpointError where the model's index is none.
+ * ModelError, or CheckpointError where the model's index is none. `url` is where the hub has the files, and ends with a slash.
  */
 export async function fetchHubModel(
   reference: HubReference,
   hub: Hub,
   { cache, onProgress, signal }: FetchOptions,
-): Promise<{ readonly kind: 'folder' | 'gguf'; readonly path: string }> {
+): Promise<{ readonly kind: 'folder' | 'gguf'; readonly path: string; readonly url: string }> {
   const { repository } = reference;
   const home = join(cache, 'hub', hub.endpoint.host.replace(':', '_'), repository.replace('/', '--'));
   try {
@@ -34,6 +34,8 @@ export async function fetchHubModel(
     const inside = reference.file === undefined ? '' : posix.dirname(reference.file).replace(/^\.$/, '');
     const files = await listFiles(hub, repository, commit, inside, home, signal);
     const folder = join(home, commit);
+    const at = inside && `${inside.split('/').map(encodeURIComponent).join('/')}/`;
+    const url = hub.url(`/${repository}/resolve/${commit}/${at}`).href;
     const fetch = async (names: readonly string[]) => {
       const missing = await missingFiles(names, files, folder, inside);
       const bytes = missing.reduce((sum, { file }) => sum + file.size, 0);
@@ -45,8 +47,8 @@ export async function fetchHubModel(
       let before = 0;
       for (const { file, target } of missing) {
         const path = file.path.split('/').map(encodeURIComponent).join('/');
-        const url = hub.url(`/${repository}/resolve/${commit}/${path}`);
-        await downloadFile(hub, url, file, target, { signal, onBytes: (count) => tell(before + count, bytes) });
+        const source = hub.url(`/${repository}/resolve/${commit}/${path}`);
+        await downloadFile(hub, source, file, target, { signal, onBytes: (count) => tell(before + count, bytes) });
         before += file.size;
       }
     };
@@ -59,14 +61,14 @@ export async function fetchHubModel(
         throw new ModelError(`${where} has no ${reference.file}; it has ${known}`);
       }
       await fetch([gguf]);
-      return { kind: 'gguf', path: join(folder, inside, gguf) };
+      return { kind: 'gguf', path: join(folder, inside, gguf), url };
     }
     const wanted = await modelFileNames(names, where, async (name) => {
       await fetch([name]);
       return readFile(join(folder, name), 'utf8');
     });
     await fetch(wanted);
-    return { kind: 'folder', path: folder };
+    return { kind: 'folder', path: folder, url };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code !== 'ENOSPC' && code !== 'EDQUOT') throw error;

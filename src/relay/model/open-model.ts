@@ -33,24 +33,25 @@ export async function openModel(text: string, options: OpenModelOptions = {}): P
   if (reference.kind === 'folder') return openFolder(reference.path, basename(reference.path), opening);
   if (reference.kind === 'gguf') return openGgufFile(reference.path, basename(reference.path, '.gguf'), opening);
   const fetched = await fetchHubModel(reference, Hub.fromEnvironment(), opening);
+  const { path, url } = fetched;
   return fetched.kind === 'gguf'
-    ? openGgufFile(fetched.path, reference.repository, opening)
-    : openFolder(fetched.path, reference.repository, opening);
+    ? openGgufFile(path, reference.repository, opening, url)
+    : openFolder(path, reference.repository, opening, url);
 }
 
 type Opening = OpenModelOptions & { readonly cache: string; readonly onProgress: (line: string) => void };
 
-async function openFolder(folder: string, name: string, opening: Opening): Promise<ServedModel> {
+async function openFolder(folder: string, name: string, opening: Opening, hubUrl?: string): Promise<ServedModel> {
   const names = await readdir(folder);
   const gguf = onlyGguf(names, folder);
-  if (gguf !== undefined) return openGgufFile(join(folder, gguf), basename(gguf, '.gguf'), opening);
+  if (gguf !== undefined) return openGgufFile(join(folder, gguf), basename(gguf, '.gguf'), opening, hubUrl);
   const files = await modelFileNames(names, folder, (file) => readFile(join(folder, file), 'utf8'));
   const paths = Object.fromEntries(files.map((file) => [file, join(folder, file)]));
-  return describeModel({ name, folder, paths, quantisation: opening.quantisation ?? 'none' }, hasher(opening));
+  return describeModel({ name, folder, paths, quantisation: opening.quantisation ?? 'none', hubUrl }, hasher(opening));
 }
 
 /** Nodes take all from the .gguf itself; the files made of it are the gateway's. */
-async function openGgufFile(path: string, name: string, opening: Opening): Promise<ServedModel> {
+async function openGgufFile(path: string, name: string, opening: Opening, hubUrl?: string): Promise<ServedModel> {
   const { quantisation = 'none' } = opening;
   if (quantisation !== 'none') {
     throw new ModelError(`${path} brings formats of its own: --quant ${quantisation} is for safetensors`);
@@ -65,7 +66,7 @@ async function openGgufFile(path: string, name: string, opening: Opening): Promi
       ? error
       : new ModelError(`the tokenizer of ${file} can't be written to ${dirname(folder)}: ${error.message}`);
   });
-  return describeModel({ name, folder, paths: { [file]: path }, quantisation }, async () => hashes);
+  return describeModel({ name, folder, paths: { [file]: path }, quantisation, hubUrl }, async () => hashes);
 }
 
 function hasher({ cache, onProgress }: Opening): (path: string) => Promise<FileHashes> {

@@ -1,0 +1,223 @@
+import type { Manifest } from '../../checkpoint/manifest.ts';
+import { type ByteFolder, StoreError } from './byte-file.ts';
+import { turnName } from './download-turn.ts';
+import {
+  dataName,
+  type ModelRecord,
+  mapName,
+  parseRecord,
+  recordDigest,
+  recordName,
+  recordOf,
+} from './model-record.ts';
+import { openOpfsFolder } from './opfs-folder.ts';
+import type { KeptModel, StoreRoom } from './store-facts.ts';
+import { type LockManager, webLocks } from './store-locks.ts';
+import { StoredModel, type StoredModelParts } from './stored-model.ts';
+
+/** Someone uses a model that is to be deleted. */
+export class ModelInUseError extends Error {
+  override readonly name = 'ModelInUseError';
+}
+
+export interface StoreParts {
+  readonly folder: ByteFolder;
+  readonly locks: LockManager;
+  readonly room: () => Promise<StoreRoom>;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** Held while files are added or deleted. */
+const FOLDER_LOCK = 'shoal-models';
+/** For maps, records and what the browser itself adds. */
+const MARGIN_BYTES = 1 << 20;
+
+/** The models that this browser keeps for this site. The least recently used are deleted where another needs their room. */
+export class ModelStore {
+  readonly #parts: StoreParts;
+
+  constructor(parts: StoreParts) {
+    this.#parts = parts;
+  }
+
+  /** Rejects with StoreError where the browser keeps nothing for this page. */
+  static async inBrowser(): Promise<ModelStore> {
+    const room = async () => {
+      const { quota, usage } = await navigator.storage.estimate();
+      return { quota, usage };
+    };
+    return new ModelStore({ folder: await openOpfsFolder(), locks: webLocks, room, now: Date.now });
+  }
+
+  room(): Promise<StoreRoom> {
+    return this.#parts.room();
+  }
+
+  /**
+   * Opens a model, and begins to download what is missing. Rejects with StoreError, which tells the sizes where there is no
+   * room for it.
+   */
+  async open(
+    manifest: Manifest,
+    digest: string,
+    rest: Pick<StoredModelParts, 'origin' | 'signal' | 'listener'>,
+  ): Promise<StoredModel> {
+    const { folder, locks } = this.#parts;
+    const use = await locks.take(useName(digest), 'shared', rest.signal);
+    try {
+      await this.#exclusively(() => this.#prepare(manifest, digest, rest.listener), rest.signal);
+      return await StoredModel.open({ ...rest, manifest, digest, folder, locks, use });
+    } catch (error) {
+      use.release();
+      throw error;
+    }
+  }
+
+  /** The most recently used first. */
+  async list(): Promise<readonly KeptModel[]> {
+    const sizes = await this.#parts.folder.list();
+    const held = await this.#parts.locks.held();
+    const models = (await this.#records(sizes)).map((record) => {
+      const { name, digest, usedAt, files, pieceBytes } = record;
+      const stored = (file: (typeof files)[number]) => Math.min(file.size, sizes.get(dataName(file, pieceBytes)) ?? 0);
+      return {
+        ...{ name, digest, usedAt },
+        storedBytes: files.reduce((sum, file) => sum + stored(file), 0),
+        totalBytes: files.reduce((sum, { size }) => sum + size, 0),
+        inUse: held.has(useName(digest)) || held.has(turnName(digest)),
+      };
+    });
+    return models.sort((a, b) => b.usedAt - a.usedAt);
+  }
+
+  /** Bytes of a manifest's files that are in the store. */
+  async storedBytes({ files, pieceBytes }: Manifest): Promise<number> {
+    const sizes = await this.#parts.folder.list();
+    return files.reduce((sum, file) => sum + Math.min(file.size, sizes.get(dataName(file, pieceBytes)) ?? 0), 0);
+  }
+
+  /** Why a model can't be kept, with sizes, whichever others would go for it; undefined where it can. */
+  async refusal(manifest: Manifest): Promise<string | undefined> {
+    const sizes = await this.#parts.folder.list();
+    const room = await this.room();
+    const needed = neededBytes(manifest, sizes);
+    const own = new Set(manifest.files.map((file) => dataName(file, manifest.pieceBytes)));
+    const others = total(new Map([...sizes].filter(([name]) => !own.has(name))));
+    const free = freeBytes(room) + others;
+    return needed > 0 && needed + MARGIN_BYTES > free ? noRoom(manifest, needed, free, room) : undefined;
+  }
+
+  /** Rejects with ModelInUseError. */
+  delete(digest: string, signal: AbortSignal): Promise<void> {
+    return this.#exclusively(async () => {
+      const sizes = await this.#parts.folder.list();
+      if (!(await this.#remove(digest, await this.#records(sizes)))) {
+        throw new ModelInUseError('a tab of this browser uses the model');
+      }
+    }, signal);
+  }
+
+  async #prepare(
+    manifest: Manifest,
+    digest: string,
+    { onNotice }: Pick<StoredModelParts['listener'], 'onNotice'>,
+  ): Promise<void> {
+    const { folder, now } = this.#parts;
+    const sizes = await folder.list();
+    const records = await this.#records(sizes);
+    await this.#clean(sizes, [...records, recordOf(manifest, digest, 0)]);
+    const room = await this.room();
+    const needed = neededBytes(manifest, sizes);
+    let free = freeBytes(room);
+    const others = records.filter((record) => record.digest !== digest).sort((a, b) => a.usedAt - b.usedAt);
+    const kept = [...records];
+    for (const { digest: old, name } of others) {
+      if (needed === 0 || needed + MARGIN_BYTES <= free) break;
+      const before = total(await folder.list());
+      if (!(await this.#remove(old, kept))) continue;
+      kept.splice(
+        kept.findIndex((record) => record.digest === old),
+        1,
+      );
+      free += before - total(await folder.list());
+      onNotice(`${name} was deleted from this browser's store, to make room for ${manifest.name}`);
+    }
+    if (needed > 0 && needed + MARGIN_BYTES > free) {
+      throw new StoreError(noRoom(manifest, needed, free, room));
+    }
+    await folder.writeText(recordName(digest), JSON.stringify(recordOf(manifest, digest, now())));
+  }
+
+  async #records(sizes: ReadonlyMap<string, number>): Promise<ModelRecord[]> {
+    const records: ModelRecord[] = [];
+    for (const name of sizes.keys()) {
+      const digest = recordDigest(name);
+      if (digest === undefined) continue;
+      const record = parseRecord(await this.#parts.folder.readText(name), digest);
+      if (record) records.push(record);
+    }
+    return records;
+  }
+
+  /** Deletes what no model has: a tab that was closed while it deleted leaves files behind. */
+  async #clean(sizes: ReadonlyMap<string, number>, records: readonly ModelRecord[]): Promise<void> {
+    const wanted = new Set(records.flatMap((record) => [recordName(record.digest), ...fileNames(record)]));
+    for (const name of sizes.keys()) if (!wanted.has(name)) await this.#parts.folder.remove(name);
+  }
+
+  /** Deletes a model with the files that no other has. False where someone uses it. */
+  async #remove(digest: string, records: readonly ModelRecord[]): Promise<boolean> {
+    const { folder, locks } = this.#parts;
+    const lock = await locks.tryTake(useName(digest));
+    if (lock === undefined) return false;
+    try {
+      await folder.remove(recordName(digest));
+      const others = new Set(records.filter((record) => record.digest !== digest).flatMap(fileNames));
+      for (const name of records.filter((record) => record.digest === digest).flatMap(fileNames)) {
+        if (!others.has(name)) await folder.remove(name);
+      }
+      return true;
+    } finally {
+      lock.release();
+    }
+  }
+
+  async #exclusively<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    const lock = await this.#parts.locks.take(FOLDER_LOCK, 'exclusive', signal);
+    try {
+      return await act();
+    } finally {
+      lock.release();
+    }
+  }
+}
+
+function neededBytes({ files, pieceBytes }: Manifest, sizes: ReadonlyMap<string, number>): number {
+  return files.reduce((sum, file) => sum + Math.max(file.size - (sizes.get(dataName(file, pieceBytes)) ?? 0), 0), 0);
+}
+
+function freeBytes({ quota, usage }: StoreRoom): number {
+  return quota === undefined || usage === undefined ? Number.POSITIVE_INFINITY : quota - usage;
+}
+
+function noRoom({ name }: Manifest, needed: number, free: number, { quota = 0 }: StoreRoom): string {
+  const left = megabytes(Math.max(free, 0));
+  return `${name} needs ${megabytes(needed)} more, and this browser lets this site keep ${left} more (${megabytes(quota)} in all)`;
+}
+
+function useName(digest: string): string {
+  return `shoal-model-${digest}`;
+}
+
+function fileNames({ files, pieceBytes }: ModelRecord): string[] {
+  return files.flatMap((file) => [dataName(file, pieceBytes), mapName(file, pieceBytes)]);
+}
+
+function total(sizes: ReadonlyMap<string, number>): number {
+  return [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}

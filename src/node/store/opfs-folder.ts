@@ -1,0 +1,144 @@
+import { type ByteFile, type ByteFolder, StoreError } from './byte-file.ts';
+
+const FOLDER = 'models';
+/** A browser that is asked for its user's consent, or whose disk hangs, may never answer. */
+const OPEN_MS = 10_000;
+/** A tab that was closed or reloaded lets go of its files a little later. */
+const RELEASE_MS = 3_000;
+const RETRY_MS = 50;
+
+type OpenHandle = (options?: { readonly mode: 'readwrite-unsafe' }) => Promise<FileSystemSyncAccessHandle>;
+
+/** The folder for models in this origin's private file system. Rejects with StoreError where the browser gives none. */
+export async function openOpfsFolder(): Promise<ByteFolder> {
+  if (typeof FileSystemSyncAccessHandle === 'undefined' || !navigator.storage?.getDirectory || !navigator.locks) {
+    throw new StoreError('this browser keeps no files for pages (OPFS, Web Locks)');
+  }
+  const open = async () => (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${OPEN_MS / 1000} s`)), OPEN_MS);
+  });
+  try {
+    return new OpfsFolder(await Promise.race([open(), late]));
+  } catch (error) {
+    throw new StoreError(`this browser keeps no files for this page: ${(error as Error).message}`);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+class OpfsFolder implements ByteFolder {
+  readonly shares = 'mode' in FileSystemSyncAccessHandle.prototype;
+  readonly #folder: FileSystemDirectoryHandle;
+
+  constructor(folder: FileSystemDirectoryHandle) {
+    this.#folder = folder;
+  }
+
+  async open(name: string): Promise<ByteFile> {
+    const until = performance.now() + RELEASE_MS;
+    for (;;) {
+      try {
+        const file = await this.#folder.getFileHandle(name, { create: true });
+        // What several tabs write there at once is the same: bytes that are checked when they are read.
+        const handle = await (file.createSyncAccessHandle as OpenHandle).call(
+          file,
+          this.shares ? { mode: 'readwrite-unsafe' } : undefined,
+        );
+        return new OpfsFile(handle);
+      } catch (error) {
+        if ((error as Error).name !== 'NoModificationAllowedError' || performance.now() > until) throw failed(error);
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      }
+    }
+  }
+
+  list(): Promise<ReadonlyMap<string, number>> {
+    return orFail(async () => {
+      const sizes = new Map<string, number>();
+      for await (const [name, handle] of this.#folder.entries()) {
+        if (handle.kind === 'file') sizes.set(name, (await (handle as FileSystemFileHandle).getFile()).size);
+      }
+      return sizes;
+    });
+  }
+
+  readText(name: string): Promise<string | undefined> {
+    return orFail(async () => {
+      try {
+        return await (await (await this.#folder.getFileHandle(name)).getFile()).text();
+      } catch (error) {
+        if ((error as Error).name === 'NotFoundError') return undefined;
+        throw error;
+      }
+    });
+  }
+
+  writeText(name: string, text: string): Promise<void> {
+    return orFail(async () => {
+      // Written beside it, and put in its place when it is closed.
+      const writable = await (await this.#folder.getFileHandle(name, { create: true })).createWritable();
+      await writable.write(text);
+      await writable.close();
+    });
+  }
+
+  async remove(name: string): Promise<boolean> {
+    try {
+      await this.#folder.removeEntry(name);
+      return true;
+    } catch (error) {
+      if ((error as Error).name === 'NotFoundError') return true;
+      if ((error as Error).name === 'NoModificationAllowedError') return false;
+      throw failed(error);
+    }
+  }
+}
+
+class OpfsFile implements ByteFile {
+  readonly #handle: FileSystemSyncAccessHandle;
+
+  constructor(handle: FileSystemSyncAccessHandle) {
+    this.#handle = handle;
+  }
+
+  size(): number {
+    return orThrow(() => this.#handle.getSize());
+  }
+
+  read(into: Uint8Array, at: number): number {
+    return orThrow(() => this.#handle.read(into as Uint8Array<ArrayBuffer>, { at }));
+  }
+
+  write(bytes: Uint8Array, at: number): void {
+    const written = orThrow(() => this.#handle.write(bytes as Uint8Array<ArrayBuffer>, { at }));
+    if (written !== bytes.byteLength) throw new StoreError('there is no more room on this disk');
+  }
+
+  close(): void {
+    this.#handle.close();
+  }
+}
+
+function failed(error: unknown): StoreError {
+  const { name, message } = error as Error;
+  if (name === 'QuotaExceededError') return new StoreError('this browser gives this site no more room');
+  return new StoreError(`the browser's files for this page fail: ${message || name}`);
+}
+
+function orThrow<T>(act: () => T): T {
+  try {
+    return act();
+  } catch (error) {
+    throw failed(error);
+  }
+}
+
+async function orFail<T>(act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    throw failed(error);
+  }
+}

@@ -1,0 +1,36 @@
+import { type Checkpoint, CheckpointError } from '../../checkpoint/checkpoint.ts';
+import type { TensorCount } from '../../checkpoint/model-about.ts';
+import { openGguf } from '../../checkpoint/open-gguf.ts';
+import { openSafetensors } from '../../checkpoint/safetensors.ts';
+import { withDiskSource } from './disk-source.ts';
+
+/**
+ * What a model's weights are, by the headers of its files. Undefined where one can't be read: nodes that load it say what
+ * is wrong with it.
+ */
+export async function countTensors(
+  paths: Readonly<Record<string, string>>,
+  config: Readonly<Record<string, unknown>>,
+): Promise<readonly TensorCount[] | undefined> {
+  const counts = new Map<string, { dtype: string; shape: readonly number[]; count: number }>();
+  const add = ({ tensors }: Checkpoint) => {
+    for (const { name, dtype, shape } of tensors.values()) {
+      // A tied head may be stored too, and isn't loaded.
+      if (config.tie_word_embeddings === true && name === 'lm_head.weight') continue;
+      const key = `${dtype} ${shape.join()}`;
+      const known = counts.get(key);
+      if (known) known.count++;
+      else counts.set(key, { dtype, shape, count: 1 });
+    }
+  };
+  try {
+    for (const [name, path] of Object.entries(paths)) {
+      if (name.endsWith('.gguf')) add((await withDiskSource(path, openGguf)).checkpoint);
+      else if (name.endsWith('.safetensors')) add(await withDiskSource(path, openSafetensors));
+    }
+  } catch (error) {
+    if (error instanceof CheckpointError || error instanceof RangeError) return undefined;
+    throw error;
+  }
+  return [...counts.values()];
+}
