@@ -1,4 +1,6 @@
 const KEY = 'shoal.node-token';
+/** Set where the page reloads itself while it shows a view that is no link to join. */
+const REJOIN_KEY = 'shoal.rejoin';
 
 /**
  * What the address's fragment asks for: `#join` joins at once, and `#join=TOKEN` with a token, which goes from the address
@@ -6,12 +8,28 @@ const KEY = 'shoal.node-token';
  */
 export function takeLink(): { readonly join: boolean } {
   const [action, token] = splitOnce(location.hash.slice(1));
-  if (action !== 'join') return { join: false };
+  if (action !== 'join') return { join: takeRejoin() };
   if (token !== undefined) {
     sessionStorage.setItem(KEY, token);
     history.replaceState(null, '', `${location.pathname}${location.search}#join`);
   }
   return { join: true };
+}
+
+function takeRejoin(): boolean {
+  const rejoins = sessionStorage.getItem(REJOIN_KEY) !== null;
+  sessionStorage.removeItem(REJOIN_KEY);
+  return rejoins;
+}
+
+/** The next load of this page joins at once, and shows the view that is shown now. */
+export function rejoinOnReload(): void {
+  sessionStorage.setItem(REJOIN_KEY, '1');
+}
+
+/** The address joins no more: not by a reload, and not where a user goes back to it. */
+export function forgetJoin(): void {
+  if (location.hash === '#join') history.replaceState(null, '', `${location.pathname}${location.search}#node`);
 }
 
 /** The token that this tab was opened with; undefined where it was none. */

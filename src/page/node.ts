@@ -79,7 +79,7 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
 /** Hands running work back, and joins again with all kernels tried anew. */
 export function testKernelsAgain(): void {
   testsAgain = true;
-  if (joined.value) leave();
+  if (joined.value) tell({ type: 'leave' });
   else rejoin();
 }
 

@@ -1,3 +1,5 @@
+import { rejoinOnReload } from './link.ts';
+
 const KEY = 'shoal.reloads';
 const MOST = 3;
 const WITHIN_MS = 600_000;
@@ -11,7 +13,7 @@ export function reloadPage(): boolean {
   const recent = (JSON.parse(sessionStorage.getItem(KEY) ?? '[]') as number[]).filter((at) => at > now - WITHIN_MS);
   if (recent.length >= MOST) return false;
   sessionStorage.setItem(KEY, JSON.stringify([...recent, now]));
-  location.hash = 'join';
+  rejoinOnReload();
   location.reload();
   return true;
 }

@@ -1,8 +1,9 @@
+import { forgetJoin } from '../link.ts';
 import { state } from '../node.ts';
 import { TONES } from '../state-words.ts';
 import { route, VIEWS } from './route.ts';
 
-/** The views; beside the node's own, a dot while it serves or is on its way. */
+/** The views, of which none joins where a user goes back to it; beside the node's own, a dot while it serves or is on its way. */
 export function Navigation() {
   const tone = TONES[state.value];
   return (
@@ -20,9 +21,4 @@ export function Navigation() {
       ))}
     </nav>
   );
-}
-
-/** Who goes back later does not join by that. */
-function forgetJoin(): void {
-  if (location.hash === '#join') history.replaceState(null, '', `${location.pathname}${location.search}#node`);
 }
