@@ -1,9 +1,9 @@
 // The id of a row whose draws wait: the first before which there is no more weight than the row's limit. The row isn't
-// searched then.
+// searched then. Of some draws; where none stays, the row waits for the next.
 //
 //   step     metadata; logits rows = step[2]
 //   logits   logit-words*.wgsl
-//   above    [tile rows, 4, chunks] f32 of weigh-above.wgsl, of the first `seen` chunks
+//   above    [tile rows, 4, chunks] f32 of weigh-above.wgsl, of these draws and the first `seen` chunks
 //   chunks, rows, jobs  sampler-state.wgsl
 //   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
 //   lastIds  [maxSequences] the id each slot sampled last
@@ -17,6 +17,9 @@ struct Params {
   firstRow: u32,
   tileRows: u32,
   seen: u32,
+  // As weigh-above.wgsl's.
+  firstDraw: u32,
+  draws: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -36,7 +39,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let stateAt = row * ROW_STATE;
-  let waits = rows[stateAt + ROW_WAITS] != 0u;
+  let waits = rows[stateAt + ROW_WAITS] == params.firstDraw + 1u;
+  let begin = params.firstDraw;
+  let end = params.firstDraw + params.draws;
   let high = bitcast<f32>(rows[stateAt + ROW_HIGH]);
   let scale = log2ScaleOf(bitcast<f32>(rows[stateAt + ROW_TEMPERATURE]));
   let weightless = lowestLogit(high, scale, 200.0);
@@ -44,7 +49,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   // The head's candidates aren't needed any more.
   let strandAt = stateAt + ROW_LIST;
   let restAt = strandAt + ROUNDS * STRANDS;
-  for (var i = select(ROUNDS * STRANDS, lane, waits); i < ROUNDS * STRANDS; i += THREADS) {
+  for (var i = select(end * STRANDS, begin * STRANDS + lane, waits); i < end * STRANDS; i += THREADS) {
     let r = i / STRANDS;
     let key = rows[stateAt + ROW_DRAWS + 2u * r];
     var mass = 0.0;
@@ -67,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let limit = bitcast<f32>(rows[stateAt + ROW_MASS_LIMIT]);
-  for (var r = 0u; r < ROUNDS; r++) {
+  for (var r = begin; r < end; r++) {
     var mass = 0.0;
     var rest = 0.0;
     for (var i = 0u; i < STRANDS; i++) {
@@ -87,5 +92,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       return;
     }
   }
-  rows[stateAt + ROW_WAITS] = 0u;
+  rows[stateAt + ROW_WAITS] = select(0u, end + 1u, end < ROUNDS);
 }

@@ -1,5 +1,5 @@
 // Of each chunk of 256 logits: the best, whether all are finite, and, where the row needs them, the sum of
-// exp((logit - best) / T), in which a masked one counts for nothing, and the lowest.
+// exp((logit - best) / T), in which a masked one counts for nothing, and the lowest, or 0 where none is negative.
 //
 //   step    metadata; logits rows = step[2]
 //   logits  logit-words*.wgsl
@@ -19,13 +19,6 @@ struct Params {
 @group(0) @binding(1) var<storage, read> step: array<u32>;
 @group(0) @binding(3) var<storage, read_write> chunks: array<u32>;
 
-const SIZE = vec4<u32>(0x7fffffffu);
-
-var<private> high: f32;
-var<private> floor: f32;
-var<private> scale: f32;
-var<private> sums: vec4<f32>;
-
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -42,17 +35,21 @@ fn main(
   let at = step[STEP_LOGITS_AT] + (params.firstRow + row) * 16u;
   let flags = step[at + 2u];
   let weighed = (flags & (LOGITS_SAMPLED | LOGITS_LOGPROB | LOGITS_ID_LOGPROBS)) != 0u || step[at + 11u] > 0u;
-  scale = log2ScaleOf(select(1.0, bitcast<f32>(step[at + 4u]), (flags & LOGITS_SAMPLED) != 0u));
-  high = -FLOAT_MAX;
-  floor = -FLOAT_MAX;
-  var low = FLOAT_MAX;
-  var largest = vec4<u32>(0u);
+  let scale = log2ScaleOf(select(1.0, bitcast<f32>(step[at + 4u]), (flags & LOGITS_SAMPLED) != 0u));
   let chunk = part % regions * STRANDS + lane;
-  var word = firstWordOf(chunk);
   let end = endWordOf(chunk, params.vocabulary);
   let words = wordsOf(row, params.vocabulary);
+  var word = firstWordOf(chunk);
+  // Further below the best, weights are 0.
+  let depth = 200.0 / scale;
+  var high = -FLOAT_MAX;
+  var floor = -FLOAT_MAX;
+  var sums = vec4<f32>(0.0);
+  // The greatest of the bits as signed and as unsigned numbers: of the logits that are not negative the highest, of those
+  // that are the lowest, each past all finite ones where it is a NaN or an infinity.
+  var positive = vec4<i32>(0);
+  var negative = vec4<u32>(0u);
   if (weighed) {
-    var lows = vec4<f32>(FLOAT_MAX);
     for (; word + 3u * STRANDS < end; word += 4u * STRANDS) {
       let bits0 = logitWord(words, word, params.vocabulary);
       let bits1 = logitWord(words, word + STRANDS, params.vocabulary);
@@ -62,58 +59,63 @@ fn main(
       let logits1 = bitcast<vec4<f32>>(bits1);
       let logits2 = bitcast<vec4<f32>>(bits2);
       let logits3 = bitcast<vec4<f32>>(bits3);
-      largest = max(max(largest, max(bits0 & SIZE, bits1 & SIZE)), max(bits2 & SIZE, bits3 & SIZE));
-      lows = min(min(lows, min(logits0, logits1)), min(logits2, logits3));
-      raise(max(max(logits0, logits1), max(logits2, logits3)));
-      sums += weights(logits0) + weights(logits1);
-      sums += weights(logits2) + weights(logits3);
+      positive = max(max(positive, max(asSigned(bits0), asSigned(bits1))), max(asSigned(bits2), asSigned(bits3)));
+      negative = max(max(negative, max(bits0, bits1)), max(bits2, bits3));
+      let best = highest(max(max(logits0, logits1), max(logits2, logits3)));
+      for (; best > high; high = best) {
+        floor = logitBelow(best, depth);
+        sums *= exp2((max(high, floor) - best) * scale);
+      }
+      sums += weights(logits0, high, floor, scale) + weights(logits1, high, floor, scale);
+      sums += weights(logits2, high, floor, scale) + weights(logits3, high, floor, scale);
     }
-    low = min(min(lows.x, lows.y), min(lows.z, lows.w));
   } else {
     for (; word + 3u * STRANDS < end; word += 4u * STRANDS) {
       let bits0 = logitWord(words, word, params.vocabulary);
       let bits1 = logitWord(words, word + STRANDS, params.vocabulary);
       let bits2 = logitWord(words, word + 2u * STRANDS, params.vocabulary);
       let bits3 = logitWord(words, word + 3u * STRANDS, params.vocabulary);
-      largest = max(max(largest, max(bits0 & SIZE, bits1 & SIZE)), max(bits2 & SIZE, bits3 & SIZE));
+      positive = max(max(positive, max(asSigned(bits0), asSigned(bits1))), max(asSigned(bits2), asSigned(bits3)));
+      negative = max(max(negative, max(bits0, bits1)), max(bits2, bits3));
       let some = max(bitcast<vec4<f32>>(bits0), bitcast<vec4<f32>>(bits1));
       let others = max(bitcast<vec4<f32>>(bits2), bitcast<vec4<f32>>(bits3));
-      let highs = max(some, others);
-      high = max(high, max(max(highs.x, highs.y), max(highs.z, highs.w)));
+      high = max(high, highest(max(some, others)));
     }
   }
-  // The vocabulary's end, where ids may be past it.
+  // The vocabulary's end, where ids may be past it: they are masked.
   for (; word < end; word += STRANDS) {
     let bits = logitWord(words, word, params.vocabulary);
-    let values = bitcast<vec4<f32>>(bits);
-    largest = max(largest, bits & SIZE);
-    let lows = select(values, vec4<f32>(FLOAT_MAX), bits == vec4<u32>(MASKED));
-    low = min(low, min(min(lows.x, lows.y), min(lows.z, lows.w)));
-    raise(values);
-    sums += weights(values);
+    let logits = bitcast<vec4<f32>>(bits);
+    positive = max(positive, asSigned(bits));
+    negative = max(negative, select(bits, vec4<u32>(0u), bits == vec4<u32>(MASKED)));
+    let best = highest(logits);
+    for (; best > high; high = best) {
+      floor = logitBelow(best, depth);
+      sums *= exp2((max(high, floor) - best) * scale);
+    }
+    sums += weights(logits, high, floor, scale);
   }
-  let last = max(max(largest.x, largest.y), max(largest.z, largest.w));
+  let last = max(max(positive.x, positive.y), max(positive.z, positive.w));
+  let lowest = max(max(negative.x, negative.y), max(negative.z, negative.w));
   let chunkAt = row * CHUNK_WORDS * params.chunks + chunk;
   chunks[chunkAt] = bitcast<u32>(high);
-  chunks[chunkAt + params.chunks] = u32(last >= 0x7f800000u);
+  chunks[chunkAt + params.chunks] = u32(last >= 0x7f800000 || lowest >= 0xff800000u);
   if (weighed) {
     chunks[chunkAt + 2u * params.chunks] = bitcast<u32>((sums.x + sums.y) + (sums.z + sums.w));
-    chunks[chunkAt + 3u * params.chunks] = bitcast<u32>(low);
+    chunks[chunkAt + 3u * params.chunks] = select(0u, lowest, lowest > 0x80000000u);
   }
 }
 
-// Takes these logits into the best so far.
-fn raise(highs: vec4<f32>) {
-  let best = max(max(highs.x, highs.y), max(highs.z, highs.w));
-  if (best > high) {
-    floor = lowestLogit(best, scale, 200.0);
-    sums *= exp2((max(high, floor) - best) * scale);
-    high = best;
-  }
+fn asSigned(bits: vec4<u32>) -> vec4<i32> {
+  return bitcast<vec4<i32>>(bits);
 }
 
-// A masked logit is so far below that its weight is 0; where all so far are masked, weights are 1, and count for nothing
-// once one is not.
-fn weights(some: vec4<f32>) -> vec4<f32> {
-  return exp2((max(some, vec4<f32>(floor)) - vec4<f32>(high)) * scale);
+fn highest(logits: vec4<f32>) -> f32 {
+  return max(max(logits.x, logits.y), max(logits.z, logits.w));
+}
+
+// Against the best so far. A masked logit is so far below that its weight is 0; where all so far are masked, weights are
+// 1, and count for nothing once one is not.
+fn weights(logits: vec4<f32>, high: f32, floor: f32, scale: f32) -> vec4<f32> {
+  return exp2((max(logits, vec4<f32>(floor)) - vec4<f32>(high)) * scale);
 }

@@ -48,7 +48,7 @@ fn waits(lane: u32, draw: Draw, head: Head, some: bool) -> bool {
     if (stays) {
       results[draw.record * 4u] = id;
     }
-    rows[stateAt + ROW_WAITS] = u32(!stays && r < ROUNDS);
+    rows[stateAt + ROW_WAITS] = select(0u, min(r, LAST_ROUNDS) + 1u, !stays && r < ROUNDS);
     rows[stateAt + ROW_MASS_LIMIT] = bitcast<u32>(draw.massLimit);
   }
   return some && !stays;

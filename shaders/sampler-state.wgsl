@@ -23,7 +23,7 @@ const ROW_NON_FINITE = 0u;
 const ROW_HIGH = 1u;
 const ROW_LN_TOTAL = 2u;
 const ROW_TEMPERATURE = 3u;
-// Not 0: draws wait for what is before them.
+// Not 0: one more than the first of the draws that wait for what is before them.
 const ROW_WAITS = 4u;
 const ROW_MASS_LIMIT = 5u;
 // [ROUNDS, 2] key and id of draws of the whole row; NONE: out of question.
@@ -38,6 +38,8 @@ const ROW_LIST = 464u;
 const ROW_OPEN = 976u;
 const ROW_STATE = 1232u;
 const ROUNDS = 4u;
+// From here on, draws are weighed together.
+const LAST_ROUNDS = 2u;
 const HEAD = 20u;
 const HEAD_MOST = 64u;
 const HEAD_LIST = 256u;
@@ -103,7 +105,12 @@ const MASKED = 0xff7fffffu;
 // The least logit that a weight is computed of: 2^-log2Weight of the best's; but below the best, where its own float's
 // step is larger than that.
 fn lowestLogit(high: f32, log2Scale: f32, log2Weight: f32) -> f32 {
-  let low = max(high, -3.4e38) - log2Weight / log2Scale;
+  return logitBelow(high, log2Weight / log2Scale);
+}
+
+// `distance` below a logit, but below it.
+fn logitBelow(high: f32, distance: f32) -> f32 {
+  let low = max(high, -3.4e38) - distance;
   let bits = bitcast<u32>(high);
   return select(low, bitcast<f32>(select(bits - 1u, bits + 1u, high < 0.0)), low >= high);
 }

@@ -7,9 +7,9 @@
 //   chunks, rows  sampler-state.wgsl
 //   above   [tile rows, 4, chunks] f32
 //
-// Threads as in chunk-stats.wgsl, of some regions: few come first, and are often enough for accept-draw.wgsl. A chunk whose
-// best is below all draws isn't read. Prepend step, logit-key, sampler-state and
-// logit-words.
+// Threads as in chunk-stats.wgsl, of some draws and regions: the first draw in few regions is often enough for
+// accept-draw.wgsl, and comes first. A chunk whose best is below the draw isn't read. Prepend step, logit-key,
+// sampler-state and logit-words.
 struct Params {
   vocabulary: u32,
   chunks: u32,
@@ -17,6 +17,9 @@ struct Params {
   tileRows: u32,
   firstRegion: u32,
   regions: u32,
+  // Of rows whose draws wait from the first of these on.
+  firstDraw: u32,
+  draws: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -25,13 +28,6 @@ struct Params {
 @group(0) @binding(4) var<storage, read> rows: array<u32>;
 @group(0) @binding(5) var<storage, read_write> above: array<f32>;
 
-var<private> high: f32;
-var<private> scale: f32;
-// Below this logit weights are 0.
-var<private> weightless: f32;
-var<private> words: u32;
-var<private> stateAt: u32;
-
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -39,71 +35,61 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let part = group.y * groups.x + group.x;
-  let row = part / params.regions;
+  let row = part / (params.regions * params.draws);
   if (row >= params.tileRows || params.firstRow + row >= step[STEP_LOGITS]) {
     return;
   }
-  stateAt = row * ROW_STATE;
-  if (rows[stateAt + ROW_WAITS] == 0u) {
+  let stateAt = row * ROW_STATE;
+  if (rows[stateAt + ROW_WAITS] != params.firstDraw + 1u) {
     return;
   }
-  let drawn = drawnLogits();
-  high = bitcast<f32>(rows[stateAt + ROW_HIGH]);
-  scale = log2ScaleOf(bitcast<f32>(rows[stateAt + ROW_TEMPERATURE]));
-  weightless = lowestLogit(high, scale, 200.0);
-  words = wordsOf(row, params.vocabulary);
-  let least = min(min(drawn.x, drawn.y), min(drawn.z, drawn.w));
+  let r = params.firstDraw + part / params.regions % params.draws;
+  let key = rows[stateAt + ROW_DRAWS + 2u * r];
+  let id = rows[stateAt + ROW_DRAWS + 2u * r + 1u];
+  // What is out of question: nothing is above it.
+  let drawn = select(keyLogit(key), FLOAT_MAX, key == NONE);
+  let high = bitcast<f32>(rows[stateAt + ROW_HIGH]);
+  let scale = log2ScaleOf(bitcast<f32>(rows[stateAt + ROW_TEMPERATURE]));
   let chunk = (params.firstRegion + part % params.regions) * STRANDS + lane;
-  var masses = vec4<f32>(0.0);
-  for (var some = bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]) >= least; some; some = false) {
-    masses = weighChunk(chunk, params.vocabulary, drawn, drawnIds());
+  let end = endWordOf(chunk, params.vocabulary);
+  let words = wordsOf(row, params.vocabulary);
+  var word = select(end, firstWordOf(chunk), bitcast<f32>(chunks[row * CHUNK_WORDS * params.chunks + chunk]) >= drawn);
+  // Below this logit weights are 0.
+  let span = Span(high, lowestLogit(high, scale, 200.0), scale);
+  let last = id / 4u;
+  var sums = vec4<f32>(0.0);
+  for (; word + 3u * STRANDS < end; word += 4u * STRANDS) {
+    let logits0 = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
+    let logits1 = bitcast<vec4<f32>>(logitWord(words, word + STRANDS, params.vocabulary));
+    let logits2 = bitcast<vec4<f32>>(logitWord(words, word + 2u * STRANDS, params.vocabulary));
+    let logits3 = bitcast<vec4<f32>>(logitWord(words, word + 3u * STRANDS, params.vocabulary));
+    sums += weightsAbove(logits0, drawn, word < last, span) + weightsAbove(logits1, drawn, word + STRANDS < last, span);
+    sums += weightsAbove(logits2, drawn, word + 2u * STRANDS < last, span) +
+      weightsAbove(logits3, drawn, word + 3u * STRANDS < last, span);
   }
-  let aboveAt = row * ROUNDS * params.chunks + chunk;
-  above[aboveAt] = masses.x;
-  above[aboveAt + params.chunks] = masses.y;
-  above[aboveAt + 2u * params.chunks] = masses.z;
-  above[aboveAt + 3u * params.chunks] = masses.w;
-}
-
-fn drawnLogits() -> vec4<f32> {
-  let draws = stateAt + ROW_DRAWS;
-  return vec4<f32>(logitOf(draws), logitOf(draws + 2u), logitOf(draws + 4u), logitOf(draws + 6u));
-}
-
-fn drawnIds() -> vec4<u32> {
-  let ids = stateAt + ROW_DRAWS + 1u;
-  return vec4<u32>(rows[ids], rows[ids + 2u], rows[ids + 4u], rows[ids + 6u]);
-}
-
-// Of what is out of question, a logit that nothing is above.
-fn logitOf(drawAt: u32) -> f32 {
-  let key = rows[drawAt];
-  return select(keyLogit(key), FLOAT_MAX, key == NONE);
-}
-
-fn weighChunk(chunk: u32, vocabulary: u32, drawn: vec4<f32>, ids: vec4<u32>) -> vec4<f32> {
-  let end = endWordOf(chunk, vocabulary);
-  var sums0: vec4<f32>;
-  var sums1: vec4<f32>;
-  var sums2: vec4<f32>;
-  var sums3: vec4<f32>;
-  var ties: vec4<f32>;
-  for (var word = firstWordOf(chunk); word < end; word += STRANDS) {
-    // Ids past the end are masked.
-    let values = bitcast<vec4<f32>>(logitWord(words, word, vocabulary));
-    let weights = exp2((max(values, vec4<f32>(weightless)) - vec4<f32>(high)) * scale);
-    sums0 += select(vec4<f32>(0.0), weights, values > vec4<f32>(drawn.x));
-    sums1 += select(vec4<f32>(0.0), weights, values > vec4<f32>(drawn.y));
-    sums2 += select(vec4<f32>(0.0), weights, values > vec4<f32>(drawn.z));
-    sums3 += select(vec4<f32>(0.0), weights, values > vec4<f32>(drawn.w));
-    let tied = (values == vec4<f32>(drawn.x)) | (values == vec4<f32>(drawn.y)) | (values == vec4<f32>(drawn.z)) |
-      (values == vec4<f32>(drawn.w));
-    for (var some = any(tied); some; some = false) {
-      for (var i = 0u; i < 4u; i++) {
-        let before = (vec4<f32>(values[i]) == drawn) & (vec4<u32>(word * 4u + i) < ids);
-        ties += select(vec4<f32>(0.0), vec4<f32>(weights[i]), before);
-      }
-    }
+  // The vocabulary's end. Ids past it are masked.
+  for (; word < end; word += STRANDS) {
+    let logits = bitcast<vec4<f32>>(logitWord(words, word, params.vocabulary));
+    sums += weightsAbove(logits, drawn, word < last, span);
   }
-  return vec4<f32>(sumOf(sums0), sumOf(sums1), sumOf(sums2), sumOf(sums3)) + ties;
+  // Ties in the draw's own word.
+  for (var own = key != NONE && last >= firstWordOf(chunk) && last < end && last % STRANDS == lane; own; own = false) {
+    let logits = bitcast<vec4<f32>>(logitWord(words, last, params.vocabulary));
+    let before = vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>(id % 4u);
+    sums += select(vec4<f32>(0.0), weightsAbove(logits, drawn, true, span), (logits == vec4<f32>(drawn)) & before);
+  }
+  above[(row * ROUNDS + r) * params.chunks + chunk] = sumOf(sums);
+}
+
+struct Span {
+  high: f32,
+  weightless: f32,
+  scale: f32,
+}
+
+// Weights of a word's tokens that are above a draw, or equal to it and `earlier`.
+fn weightsAbove(logits: vec4<f32>, drawn: f32, earlier: bool, span: Span) -> vec4<f32> {
+  let weights = exp2((max(logits, vec4<f32>(span.weightless)) - vec4<f32>(span.high)) * span.scale);
+  let before = (logits > vec4<f32>(drawn)) | ((logits == vec4<f32>(drawn)) & vec4<bool>(earlier));
+  return select(vec4<f32>(0.0), weights, before);
 }

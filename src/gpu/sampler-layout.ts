@@ -13,6 +13,8 @@ export const BUCKETS = 256;
 export const ROW_STATE = 1232;
 /** Where a row's state has its strands' best logits. */
 export const ROW_STRANDS = 16;
+/** From here on, a row's draws are weighed together. */
+export const LAST_ROUNDS = 2;
 export const JOB_STATE = 544;
 
 export const PICK_STATE = 8;

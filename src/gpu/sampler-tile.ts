@@ -1,6 +1,7 @@
+import { ROUNDS } from '../contract/draw-uniform.ts';
 import type { SamplerBuffers, SamplerShape, SamplerState } from './sampler.ts';
 import type { BestKernels, BucketKernels, DrawKernels, StayKernels } from './sampler-kernels.ts';
-import { CHUNK_STATE, REGION_IDS, ROW_STATE, ROW_STRANDS, STRANDS } from './sampler-layout.ts';
+import { CHUNK_STATE, LAST_ROUNDS, REGION_IDS, ROW_STATE, ROW_STRANDS, STRANDS } from './sampler-layout.ts';
 
 /** Bind groups of a tile's search by buckets. */
 export interface BucketGroups {
@@ -13,9 +14,10 @@ export interface BucketGroups {
   readonly select: readonly [GPUBindGroup, GPUBindGroup];
 }
 
-/** Of some regions: the weight before a row's draws, and what follows from it. */
+/** Of some draws and regions: the weight before them, and what follows from it. */
 interface StayGroups {
-  readonly regions: number;
+  /** Workgroups of a row. */
+  readonly parts: number;
   readonly above: GPUBindGroup;
   readonly accept: GPUBindGroup;
 }
@@ -130,21 +132,18 @@ export async function bindDraws(kernels: DrawKernels, tile: TileBuffers): Promis
   const { vocabulary, tileRows } = shape;
   const regions = regionsOf(shape);
   const chunks = regions * STRANDS;
-  const bindStay = async (
-    { above, accept }: StayKernels,
-    [begin, end]: readonly [number, number],
-  ): Promise<StayGroups> => {
+  const bindStay = async ({ above, accept }: StayKernels, { draw, draws, begin, end }: Stage): Promise<StayGroups> => {
     const [aboveGroup, acceptGroup] = await Promise.all([
       above.bind(
-        [vocabulary, chunks, first, tileRows, begin, end - begin],
+        [vocabulary, chunks, first, tileRows, begin, end - begin, draw, draws],
         [step, logits, scratch.chunks, scratch.rows, scratch.above],
       ),
       accept.bind(
-        [vocabulary, chunks, first, tileRows, end * STRANDS],
+        [vocabulary, chunks, first, tileRows, end * STRANDS, draw, draws],
         [step, logits, scratch.above, scratch.chunks, scratch.rows, jobs, results, lastIds],
       ),
     ]);
-    return { regions: end - begin, above: aboveGroup, accept: acceptGroup };
+    return { parts: draws * (end - begin), above: aboveGroup, accept: acceptGroup };
   };
   const { stay } = kernels;
   const [rows, whole, topGroup, tell, stays] = await Promise.all([
@@ -166,15 +165,26 @@ export async function bindDraws(kernels: DrawKernels, tile: TileBuffers): Promis
   return { rows, whole, top: topGroup, tell, stays };
 }
 
-/** From which to which region draws are weighed: a third, then the rest for those of which that doesn't tell. */
-function stagesOf(regions: number): readonly (readonly [number, number])[] {
+/** Which of a row's draws are weighed, from which to which region. */
+interface Stage {
+  readonly draw: number;
+  readonly draws: number;
+  readonly begin: number;
+  readonly end: number;
+}
+
+/**
+ * The first draw in a third of the regions, in the rest where that doesn't tell; each later one where those before it
+ * don't stay, the last ones together, since few rows come to them.
+ */
+function stagesOf(regions: number): readonly Stage[] {
   const some = Math.floor(regions / 3);
-  return some === 0
-    ? [[0, regions]]
-    : [
-        [0, some],
-        [some, regions],
-      ];
+  const rest: Stage[] = [
+    { draw: 0, draws: 1, begin: some, end: regions },
+    { draw: 1, draws: LAST_ROUNDS - 1, begin: 0, end: regions },
+    { draw: LAST_ROUNDS, draws: ROUNDS - LAST_ROUNDS, begin: 0, end: regions },
+  ];
+  return some === 0 ? rest : [{ draw: 0, draws: 1, begin: 0, end: some }, ...rest];
 }
 
 export function regionsOf({ vocabulary }: SamplerShape): number {

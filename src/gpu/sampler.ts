@@ -239,7 +239,7 @@ export class Sampler {
   ): void {
     if (!rows.some((row) => mayWait(row, this.#shape.vocabulary))) return;
     for (const stay of stays) {
-      above.dispatch(pass, stay.above, rows.length * stay.regions);
+      above.dispatch(pass, stay.above, rows.length * stay.parts);
       accept.dispatch(pass, stay.accept, rows.length);
     }
   }
