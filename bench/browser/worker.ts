@@ -1,3 +1,4 @@
+import { ModelShelf } from '../../src/node/model-shelf.ts';
 import type { BenchReport } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
 import type { AnyRequest } from '../core/setting.ts';
@@ -8,7 +9,11 @@ type Message =
   | { readonly type: 'done'; readonly report: BenchReport }
   | { readonly type: 'failed'; readonly message: string };
 
-/** The Web Worker's global scope, as far as it is used: these files are checked as Node's. */
+/** The browser's store, as a page has it. */
+const shelf = new ModelShelf(() => {});
+const never = new AbortController().signal;
+
+/** The Web Worker's global scope, as far as it is used. */
 const scope = globalThis as unknown as {
   readonly navigator: { readonly gpu?: GPU };
   onmessage: (event: { readonly data: AnyRequest }) => void;
@@ -21,6 +26,8 @@ scope.onmessage = async ({ data }) => {
       openGpu: async () => scope.navigator.gpu ?? Promise.reject(new Error('this browser has no WebGPU')),
       readFile: async (path) => new Uint8Array(await (await fetch(`/${path}`)).arrayBuffer()),
       startGrammarWorker: async () => startGrammarWorker,
+      loadFiles: (url, served, load) =>
+        shelf.load(served, { relayUrl: url, signal: never, ask: fetch, onTrouble: () => {} }, load),
       log: (text) => scope.postMessage({ type: 'log', text }),
     });
     scope.postMessage({ type: 'done', report });

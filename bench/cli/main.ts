@@ -4,6 +4,8 @@ import { readFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { findBrowser } from '../../src/cli/find-browser.ts';
+import type { ModelFiles } from '../../src/engine/read-model.ts';
+import { relayFiles, type ServedManifest } from '../../src/node/model-files.ts';
 import { openModel } from '../../src/relay/model/open-model.ts';
 import { FileStore } from '../../src/testing/file-store.node.ts';
 import { nodeGrammarWorkers } from '../../src/testing/grammar-worker.node.ts';
@@ -20,6 +22,7 @@ import { type BenchOptions, readOptions, USAGE } from './options.ts';
 /** The build that this file is part of: node/ beside page/. */
 const built = join(import.meta.dirname, '..');
 const root = join(built, '..', '..');
+const LOAD_MS = 120_000;
 const log = (text: string) => console.log(text);
 
 process.exitCode = await main().catch((error: unknown) => {
@@ -71,6 +74,7 @@ async function inNode({ requests, model, quantisation }: BenchOptions): Promise<
     openGpu: async () => gpu,
     readFile: (path: string) => readFile(join(root, path)),
     startGrammarWorker: nodeGrammarWorkers,
+    loadFiles,
     store: new FileStore(join(root, '.cache', 'tuner.json')),
     log,
   };
@@ -96,9 +100,15 @@ async function inBrowser({ requests, model, quantisation }: BenchOptions): Promi
   }
 }
 
+/** Over HTTP: nothing keeps files here. */
+function loadFiles<T>(url: string, { manifest }: ServedManifest, load: (files: ModelFiles) => Promise<T>): Promise<T> {
+  const listener = { onProgress: () => {}, onTrouble: () => {} };
+  return load(relayFiles(url, manifest, AbortSignal.timeout(LOAD_MS), listener));
+}
+
 /** `request` about the model that is served at `url`. */
 function servedAt(request: AnyRequest, url: string): AnyRequest {
-  if ('url' in request) return { url };
+  if ('url' in request) return { ...request, url };
   return 'batches' in request ? { ...request, weights: { url } } : request;
 }
 

@@ -6,7 +6,7 @@ import { QUANT_FORMATS } from '../../src/gpu/quant-format.ts';
 import type { MatrixFormat } from '../../src/gpu/weight-format.ts';
 import type { ModelChoice } from '../core/bench-model.ts';
 import { TABLE_NAMES, type TableName } from '../core/report.ts';
-import type { AnyRequest, BenchRequest, TraceChoice } from '../core/setting.ts';
+import type { AnyRequest, BenchRequest, TableLines, TraceChoice } from '../core/setting.ts';
 import { MODEL_USAGE, readModelOptions } from './model-options.ts';
 
 export interface BenchOptions {
@@ -34,11 +34,15 @@ export const USAGE = `npm run bench:engine -- [options]
   --trace FILE         a trace in Mooncake's format (default: bench/traces/small.jsonl)
   --trace-block N      tokens that a hash of the trace stands for (default: what fits the context, at most 512)
   --trace-speed N      times faster than written (default: 1)
+  --vocabulary A,B     of the tables sampling and grammar, these vocabularies only
+  --batch A,B          of the table sampling, these batches only
+  --lines A,B          of the table sampling, lines with one of these texts in their names only
   --quick              fewer samples
 
 npm run bench:ready -- [options]
   --model PATH         as the relay takes it (default: models/smollm2, which npm run model:smollm2 fetches)
-  --rounds N           nodes that join, one after the other (default: 3)
+  --rounds N           nodes that join, one after the other (default: 3); every second one's first request is drawn
+  --first              they have no files yet, and choose their kernels
   --runtime NAME
 
 npm run bench:kernels -- [options]
@@ -74,6 +78,10 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
       'trace-speed': { type: 'string', default: '1' },
       model: { type: 'string', default: join(root, 'models', 'smollm2') },
       rounds: { type: 'string', default: '3' },
+      first: { type: 'boolean', default: false },
+      vocabulary: { type: 'string' },
+      batch: { type: 'string' },
+      lines: { type: 'string' },
       quick: { type: 'boolean', default: false },
       out: { type: 'string', default: join(root, 'bench', 'results') },
     },
@@ -85,7 +93,10 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
   const runtime = oneOf('--runtime', values.runtime, ['browser', 'node'] as const);
   if (what === 'ready') {
     const rounds = count('--rounds', values.rounds)!;
-    const requests = Array.from({ length: rounds }, () => ({ url: '' }));
+    const requests = Array.from({ length: rounds }, (_, round) => ({
+      ...{ url: '', start: values.first ? ('first' as const) : ('kept' as const) },
+      sampled: round % 2 === 1,
+    }));
     return { what, runtime, requests, model: values.model, out: values.out };
   }
   if (what === 'kernels') {
@@ -103,12 +114,18 @@ export function readOptions(args: readonly string[], root: string): BenchOptions
   };
   if (!(trace.speed > 0)) throw new Error(`--trace-speed is ${values['trace-speed']}, not a positive number`);
   const context = count('--context', values.context);
+  const counts = (option: string, list: string | undefined) => list?.split(',').map((one) => count(option, one)!);
+  const only: TableLines = {
+    vocabularies: counts('--vocabulary', values.vocabulary),
+    batches: counts('--batch', values.batch),
+    lines: values.lines?.split(','),
+  };
   const names = values.config ?? (everything ? [STORIES, ...configNames(root)] : [STORIES, SMALL]);
   const requests = names.map((name): BenchRequest => {
     const model = { ...modelChoice(root, name), weights };
     const byDefault =
       name === STORIES ? TABLE_NAMES : values.config || everything ? LARGE_TABLES : (['decode'] as const);
-    return { model, tables: tables ?? byDefault, quick: values.quick, context, trace };
+    return { model, tables: tables ?? byDefault, quick: values.quick, context, trace, only };
   });
   return { what, runtime, requests, out: values.out };
 }

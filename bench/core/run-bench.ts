@@ -1,11 +1,13 @@
 import { MAX_ROWS } from '../../src/engine/engine-defaults.ts';
 import type { StartGrammarWorker } from '../../src/engine/grammar/grammar-messages.ts';
+import type { ModelFiles } from '../../src/engine/read-model.ts';
 import type { TunerStore } from '../../src/engine/tuner-store.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import { WEIGHT_FORMATS } from '../../src/gpu/weight-format.ts';
 import { loadLlama } from '../../src/model/load-llama.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
+import type { ServedManifest } from '../../src/node/model-files.ts';
 import { attentionTable } from './attention-table.ts';
 import { openModel } from './bench-model.ts';
 import { contextTable } from './context-table.ts';
@@ -30,6 +32,8 @@ export interface BenchHost {
   /** Where a tuner's choices are kept; absent: nowhere. */
   readonly store?: TunerStore;
   log(text: string): void;
+  /** Has `load` read the model that is served at `url`, from where this host keeps it, if it does. */
+  loadFiles<T>(url: string, served: ServedManifest, load: (files: ModelFiles) => Promise<T>): Promise<T>;
 }
 
 const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTable>>> = {

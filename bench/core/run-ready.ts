@@ -1,8 +1,8 @@
-import type { Manifest } from '../../src/checkpoint/manifest.ts';
 import type { StartGrammarWorker } from '../../src/engine/grammar/grammar-messages.ts';
 import { type LoadedEngine, loadEngine } from '../../src/engine/load-engine.ts';
+import type { ModelFiles } from '../../src/engine/read-model.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
-import { fetchManifest, relayFiles } from '../../src/node/model-files.ts';
+import { fetchManifest, type ServedManifest } from '../../src/node/model-files.ts';
 import { greedy } from './bench-engine.ts';
 import { describeAdapter } from './describe-adapter.ts';
 import { type BenchReport, type BenchRow, type BenchTable, fixed, printTable } from './report.ts';
@@ -16,23 +16,31 @@ const BUDGET = { kvBytes: 256 * 2 ** 20, maxRunning: 64 };
 const PROMPT_TOKENS = 64;
 const NEW_TOKENS = 16;
 const MOST_MS = 60_000;
+/** Read at a time where all is read once. */
+const READ_BYTES = 1 << 20;
 
 /**
- * From nothing to a node that serves, as a page does it: manifest, header, weights in checked pieces over HTTP,
- * kernels. Then a first request: what is left for later must not make that one late.
+ * From nothing to a node that serves, as a page does it: manifest, header, weights in checked pieces from the browser's
+ * store (under Node, which has none, over HTTP), kernels. Then a first request: what is left for later must not make that
+ * one late.
  */
-export async function runReady({ url }: ReadyRequest, host: BenchHost): Promise<BenchReport> {
+export async function runReady({ url, start, sampled }: ReadyRequest, host: BenchHost): Promise<BenchReport> {
   const gpu = await host.openGpu();
   const startGrammarWorker = await host.startGrammarWorker();
+  const signal = AbortSignal.timeout(MOST_MS);
+  if (start === 'kept') await host.loadFiles(url, await fetchManifest(url, signal), readAll);
   performance.clearMeasures();
   const joinedAt = performance.now();
-  const { manifest } = await fetchManifest(url, AbortSignal.timeout(MOST_MS));
+  const served = await fetchManifest(url, signal);
+  const { manifest } = served;
   performance.measure('load manifest', { start: joinedAt });
-  const node = await FirstNode.load(gpu, url, manifest, startGrammarWorker);
+  const node = await host.loadFiles(url, served, (files) =>
+    FirstNode.load(gpu, files, served, start, startGrammarWorker),
+  );
   performance.measure('ready', { start: joinedAt });
   const compiled = performance.getEntriesByName('compile').length;
   try {
-    const times = await node.answer();
+    const times = await node.answer(sampled);
     performance.measure('ready and a first token', { start: joinedAt, end: times[0]! });
     performance.measure(`ready and ${NEW_TOKENS} tokens`, { start: joinedAt, end: times.at(-1)! });
   } finally {
@@ -42,12 +50,21 @@ export async function runReady({ url }: ReadyRequest, host: BenchHost): Promise<
   try {
     const { name, software } = describeAdapter(adapter);
     host.log(`\n${manifest.name} on ${name}`);
-    const tables = [stagesTable(manifest.name, joinedAt, software), compileTable(joinedAt, compiled)];
+    const judged = software && start === 'kept' && /^SmolLM2-135M/.test(manifest.name);
+    const what = `${start === 'kept' ? 'Kept files' : 'A first start'}: from a join to ready, then a ${sampled ? 'drawn' : 'greedy'} request`;
+    const tables = [stagesTable(what, joinedAt, judged), compileTable(joinedAt, compiled)];
     for (const table of tables) host.log(printTable(table));
     const roofline = await measureRoofline(device, 3);
     return { model: manifest.name, weights: 'its own', adapter: name, software, roofline, tables };
   } finally {
     device.destroy();
+  }
+}
+
+async function readAll(files: ModelFiles): Promise<void> {
+  for (const name of files.names) {
+    const source = files.open(name)!;
+    for (let at = 0; at < source.size; at += READ_BYTES) await source.read(at, Math.min(READ_BYTES, source.size - at));
   }
 }
 
@@ -61,11 +78,13 @@ class FirstNode {
     this.#times = times;
   }
 
-  static async load(gpu: GPU, url: string, manifest: Manifest, grammars: StartGrammarWorker): Promise<FirstNode> {
-    const files = relayFiles(url, manifest, AbortSignal.timeout(MOST_MS), {
-      onProgress: () => {},
-      onTrouble: () => {},
-    });
+  static async load(
+    gpu: GPU,
+    files: ModelFiles,
+    { manifest }: ServedManifest,
+    start: ReadyRequest['start'],
+    grammars: StartGrammarWorker,
+  ): Promise<FirstNode> {
     const times: number[] = [];
     const loaded = await loadEngine(gpu, {
       files,
@@ -79,15 +98,17 @@ class FirstNode {
         }
       },
       // Self-test and tuner are a first start's.
-      kernels: { tune: 'off', precision: 'exact', version: '' },
+      kernels: { tune: start === 'first' ? 'auto' : 'off', precision: 'exact', version: '' },
     });
     return new FirstNode(loaded, times);
   }
 
   /** When each token of a first request came. */
-  async answer(): Promise<readonly number[]> {
+  async answer(sampled: boolean): Promise<readonly number[]> {
     const ids = Array.from({ length: PROMPT_TOKENS }, (_, i) => 3 + i);
-    this.loaded.engine.submit(greedy(0n, ids, NEW_TOKENS, undefined));
+    const request = greedy(0n, ids, NEW_TOKENS, undefined);
+    const sampling = { ...request.sampling, temperature: sampled ? 1 : 0, topP: 0.95 };
+    this.loaded.engine.submit({ ...request, sampling });
     const until = performance.now() + MOST_MS;
     while (this.#times.length < NEW_TOKENS) {
       if (performance.now() > until)
@@ -98,12 +119,11 @@ class FirstNode {
   }
 }
 
-function stagesTable(model: string, joinedAt: number, software: boolean): BenchTable {
+function stagesTable(what: string, joinedAt: number, judged: boolean): BenchTable {
   const stages = performance.getEntriesByType('measure').filter(({ name }) => /^(load|ready)\b/.test(name));
-  const judged = software && /^SmolLM2-135M/.test(model);
   return {
     name: 'ready',
-    title: `From a join to ready, then a prompt of ${PROMPT_TOKENS} tokens and ${NEW_TOKENS} new ones (ms)`,
+    title: `${what} of ${PROMPT_TOKENS} tokens for ${NEW_TOKENS} new ones (ms)`,
     columns: ['stage', 'from', 'to', 'took'],
     rows: stages.map(({ name, startTime, duration }) => {
       const [from, to] = [startTime - joinedAt, startTime + duration - joinedAt];

@@ -15,6 +15,16 @@ export interface BenchRequest {
   /** Longest context that the whole model is measured at; undefined: 512, or the model's own on a real GPU. */
   readonly context: number | undefined;
   readonly trace: TraceChoice;
+  /** What of the sampling and grammar tables to measure; absent: all. */
+  readonly only?: TableLines;
+}
+
+/** Some lines of a table. */
+export interface TableLines {
+  readonly vocabularies?: readonly number[] | undefined;
+  readonly batches?: readonly number[] | undefined;
+  /** A line is measured where its name has one of these in it. */
+  readonly lines?: readonly string[] | undefined;
 }
 
 /** Which kernels to time by themselves; plain data too. */
@@ -26,6 +36,10 @@ export interface KernelsRequest {
 /** A model that a relay, or what serves as one, has at `url`: how long until a node is ready. */
 export interface ReadyRequest {
   readonly url: string;
+  /** kept: the browser has the files, and which kernels to take; first: it has neither. */
+  readonly start: 'kept' | 'first';
+  /** Whether the first request is drawn, or greedy. */
+  readonly sampled: boolean;
 }
 
 export type AnyRequest = BenchRequest | KernelsRequest | ReadyRequest | ModelRequest;
