@@ -22,21 +22,24 @@ export function LimitsCard() {
 function GpuTime() {
   const { gpuShare } = limits.value;
   return (
-    <label class="field">
+    <div class="field">
       <span class="card-head">
-        Share of GPU time <span class="number">{percent(gpuShare)}</span>
+        <label for="gpu-share">Share of GPU time</label>
+        <span class="number">{percent(gpuShare)}</span>
       </span>
       <input
+        id="gpu-share"
         type="range"
         {...SHARE_RANGE}
         value={Math.round(100 * gpuShare)}
         aria-valuetext={percent(gpuShare)}
+        aria-describedby="gpu-share-hint"
         onInput={(event) => setLimits({ gpuShare: event.currentTarget.valueAsNumber / 100 })}
       />
-      <span class="hint">
+      <p id="gpu-share-hint" class="hint">
         {gpuShare === 1 ? 'Steps follow each other at once.' : 'The GPU rests between steps, and answers take longer.'}
-      </span>
-    </label>
+      </p>
+    </div>
   );
 }
 
