@@ -38,10 +38,12 @@ export async function answerHttp1(
   try {
     let next = await body?.next();
     if (response.destroyed) return;
-    answer.header?.forEach((value, name) => {
-      response.setHeader(name, value);
-    });
-    response.writeHead(answer.status);
+    if (!response.headersSent) {
+      answer.header?.forEach((value, name) => {
+        response.setHeader(name, value);
+      });
+      response.writeHead(answer.status);
+    }
     for (; next && !next.done; next = await body?.next()) {
       if (response.destroyed) return;
       if (!response.write(next.value) && !(await drained(response, stallMs))) {

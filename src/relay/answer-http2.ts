@@ -48,7 +48,7 @@ export async function answerHttp2(
   const body = response.body?.[Symbol.asyncIterator]();
   try {
     let next = await body?.next();
-    if (stream.destroyed) return;
+    if (stream.destroyed || stream.closed) return;
     if (!stream.headersSent) {
       if (!next || next.done) return sendWhole(stream, response, settings.headers);
       const head = { ':status': response.status, ...settings.headers, ...nodeHeaders(response.header) };
@@ -82,7 +82,7 @@ function sendWhole(
 }
 
 /** Tells a client that still sends to stop (RFC 9113 §8.1), once its answer is out. */
-function stopUpload(stream: ServerHttp2Stream): void {
+export function stopUpload(stream: ServerHttp2Stream): void {
   if (stream.readableEnded) return;
   const stop = () => {
     if (!stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);

@@ -13,6 +13,8 @@ export interface ToldLists {
   readonly byId: Float32Array | undefined;
 }
 
+const NO_LISTS: ToldLists = { top: undefined, byId: undefined };
+
 /**
  * Checks the lists of consecutive positions, `count` of them from `position` on: each list is whole, and those of
  * position 0 of a prompt are empty. Throws Lie.
@@ -27,6 +29,7 @@ export function checkLists(
   const ids = logprobIds.length;
   if (told.topLogprobs.length !== (top > 0 ? count : 0)) throw new Lie('another number of top logprobs than positions');
   if (told.idLogprobs.length !== (ids > 0 ? count : 0)) throw new Lie('another number of id logprobs than positions');
+  if (top === 0 && ids === 0) return new Array(count).fill(NO_LISTS);
   return Array.from({ length: count }, (_, at) => {
     const nothingBefore = position !== undefined && position + at === 0;
     return {

@@ -3,7 +3,7 @@ import { checkHidden, checkLists, checkLogprob, type ToldLists } from './check-l
 import type { Job } from './job.ts';
 import { Lie } from './lie.ts';
 import type { PromptPosition } from './prompt-logprobs.ts';
-import type { Finish, NewToken, Sample, TokenDetails } from './sample.ts';
+import type { Finish, NewTokens, Sample, TokenDetails } from './sample.ts';
 
 /** What a node was asked for, as far as it bounds what it may answer. */
 export interface Bounds {
@@ -14,7 +14,7 @@ export interface Bounds {
 }
 
 /** Checks tokens against what the node was asked and has told before. Throws Lie. */
-export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bounds): NewToken[] {
+export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bounds): NewTokens {
   const { tokenIds, logprobs } = tokens;
   const count = tokenIds.length;
   if (sample.finish) throw new Lie('tokens after the end of a sample');
@@ -28,8 +28,11 @@ export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bo
   const { stopTokenIds } = job.request.sampling;
   const last = sample.ids.at(-1);
   if (last !== undefined && stopTokenIds.includes(last)) throw new Lie('tokens after a stop token');
-  if (tokenIds.slice(0, -1).some((id) => stopTokenIds.includes(id))) throw new Lie('tokens after a stop token');
-  if (tokenIds.some((id) => id >= bounds.vocabSize)) throw new Lie('a token outside the vocabulary');
+  for (let at = 0; at < count; at++) {
+    const id = tokenIds[at]!;
+    if (id >= bounds.vocabSize) throw new Lie('a token outside the vocabulary');
+    if (at < count - 1 && stopTokenIds.includes(id)) throw new Lie('tokens after a stop token');
+  }
   checkMinimum(job, sample, tokenIds);
   if (inputDue(job, sample)) throw new Lie("tokens before the prompt's logprobs");
   const { outputLogprobs, hiddenStates } = job.request;
@@ -38,17 +41,19 @@ export function checkTokens(job: Job, sample: Sample, tokens: Tokens, bounds: Bo
     throw new Lie('another number of hidden states than tokens');
   }
   const lists = checkLists(job.request, tokens, count, bounds.vocabSize);
+  if (!outputLogprobs && !hiddenStates) return { ids: tokenIds };
   const told = (at: number): TokenDetails => ({
     logprob: outputLogprobs ? checkLogprob(logprobs[at] as number) : undefined,
     ...(lists[at] as ToldLists),
     hidden: hiddenStates ? checkHidden(tokens.hiddenStates[at], bounds.hiddenSize) : undefined,
   });
-  return tokenIds.map((id, at) => ({ id, details: outputLogprobs || hiddenStates ? told(at) : undefined }));
+  return { ids: tokenIds, details: tokenIds.map((_, at) => told(at)) };
 }
 
 /** Also under a constraint: one that lets nothing else through ends the sample without a stop token. */
 function checkMinimum({ request }: Job, sample: Sample, tokenIds: readonly number[]): void {
   const { minNewTokens, maskedStopIds } = request.sampling;
+  if (sample.ids.length >= minNewTokens) return;
   const early = tokenIds.slice(0, Math.max(0, minNewTokens - sample.ids.length));
   if (early.some((id) => maskedStopIds.includes(id))) throw new Lie('a stop token before the minimum');
 }

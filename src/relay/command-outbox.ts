@@ -28,10 +28,12 @@ export class CommandOutbox {
     return this.last;
   }
 
-  /** The first kept command after `seq`. Seqs have no gaps, so its place follows from its number. */
-  after(seq: bigint): NodeCommand | undefined {
+  /** At most `most` kept commands after `seq`. Seqs have no gaps, so their place follows from their number. */
+  after(seq: bigint, most = 1): readonly NodeCommand[] {
     const first = this.kept[0];
-    return first && this.kept[Math.max(0, Number(seq + 1n - first.seq))];
+    if (!first) return [];
+    const from = Math.max(0, Number(seq + 1n - first.seq));
+    return this.kept.slice(from, from + most);
   }
 
   /** Drops commands up to `seq`. Throws Lie for a command that was never sent. */

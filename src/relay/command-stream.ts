@@ -24,15 +24,18 @@ export interface StreamOpening {
   readonly heartbeatMs: number;
 }
 
+/** Commands that go out together. */
+const MOST_TOGETHER = 64;
+
 /**
- * The commands of one Attach: welcome, then whatever the node has not seen, then commands as they come, and pings. Ends
- * with the signal; throws ConnectError when the session is over or a newer Attach fences this one.
+ * The commands of one Attach: welcome, then whatever the node has not seen, then commands as they come, and pings; those that
+ * are there together come together, one at least. Ends with the signal; throws ConnectError when the session is over or a newer Attach fences this one.
  */
 export async function* streamCommands(
   source: StreamSource,
   { epoch, welcome, lastSeen, heartbeatMs }: StreamOpening,
   signal: AbortSignal,
-): AsyncGenerator<NodeCommand> {
+): AsyncGenerator<readonly NodeCommand[]> {
   let cursor = lastSeen;
   let pingDue = false;
   const ping = setInterval(() => {
@@ -40,19 +43,20 @@ export async function* streamCommands(
     source.woken.notify();
   }, heartbeatMs);
   try {
-    yield welcome;
+    yield [welcome];
     while (!signal.aborted) {
       if (source.ended) throw source.ended;
       if (source.sessionEpoch !== epoch) {
         throw new ConnectError('A newer Attach took this session over.', Code.Aborted);
       }
-      const next = source.outbox.after(cursor);
-      if (next) {
-        cursor = next.seq;
+      const next = source.outbox.after(cursor, MOST_TOGETHER);
+      const last = next.at(-1);
+      if (last) {
+        cursor = last.seq;
         yield next;
       } else if (pingDue) {
         pingDue = false;
-        yield create(NodeCommandSchema, { command: { case: 'ping', value: {} } });
+        yield [create(NodeCommandSchema, { command: { case: 'ping', value: {} } })];
       } else await source.woken.wait(signal);
     }
   } finally {

@@ -35,7 +35,7 @@ test('a client that reads is never left waiting for a credit, whatever interval 
         while (sample.ids.length < most) {
           const room = Math.min(step, sample.credit - sample.ids.length);
           expect(room).toBeGreaterThan(0);
-          job.append(sample, new Array(room).fill({ id: 5, details: undefined }));
+          job.append(sample, { ids: new Array(room).fill(5) });
           if (sample.ids.length < sample.credit) continue;
           for (let chunk = job.nextChunk(); chunk; chunk = job.nextChunk()) job.wrote(chunk);
         }

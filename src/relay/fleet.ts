@@ -87,7 +87,7 @@ export class Fleet implements LinkOwner {
   }
 
   /** Opens or resumes a session. `trusted`: with an operator's own page. Throws ConnectError before the first command. */
-  attach(request: AttachRequest, signal: AbortSignal, trusted = false): AsyncGenerator<NodeCommand> {
+  attach(request: AttachRequest, signal: AbortSignal, trusted = false): AsyncGenerator<readonly NodeCommand[]> {
     if (this.closed) throw new ConnectError('The relay is closing.', Code.Unavailable);
     const facts = readNodeFacts(request, this.settings);
     if (request.resume) {

@@ -25,10 +25,9 @@ export interface MessageForm {
   readonly lastLayer: number;
 }
 
-/** A chunk with a sample's tokens from `sample.sent` on. The job's first has the prompt's logprobs. */
-export function chunkOf(job: Job, { sample, to }: ReadyChunk, form: MessageForm): GenerateResponse {
+/** A chunk's message. The job's first has the prompt's logprobs. */
+export function chunkOf(job: Job, { sample, from, to }: ReadyChunk, form: MessageForm): GenerateResponse {
   const { request } = job;
-  const from = sample.sent;
   const value = create(GenerateStreamChunkSchema, {
     tokenIds: sample.ids.slice(from, to),
     promptTokens: request.inputIds.length,

@@ -1,10 +1,13 @@
 import { createServer, type ServerHttp2Session } from 'node:http2';
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net';
+import { createContextValues } from '@connectrpc/connect';
 import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
 import type { Logger } from 'pino';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import type { AllowFrom } from './allow-from.ts';
 import { answerHttp2 } from './answer-http2.ts';
+import { frameSinkKey } from './frame-sink.ts';
+import { frameTypeOf, http2FrameSink } from './frame-sinks.ts';
 
 /** Streams a client leaves are resets; a gateway's one channel may bring many at once, which is no attack. */
 const RESETS = 100_000;
@@ -67,7 +70,16 @@ export async function listenGrpc(
       return;
     }
     const settings = { stallMs, headersFirst: path === SILENT_PATH, trailers: true, headers: {} };
-    answerHttp2(stream, headers, handler, {}, settings).catch((error: unknown) => {
+    const type = frameTypeOf(headers['content-type']);
+    const context = type
+      ? {
+          contextValues: createContextValues().set(
+            frameSinkKey,
+            http2FrameSink(stream, { 'content-type': type }, settings),
+          ),
+        }
+      : {};
+    answerHttp2(stream, headers, handler, context, settings).catch((error: unknown) => {
       log.error({ path, err: error }, 'gRPC stream failed');
       stream.destroy();
     });

@@ -17,7 +17,7 @@ export interface BodyForm {
 const ENVELOPE_BYTES = 5;
 const COMPRESSED = 1;
 /** What a chunk counts for beside its bytes: a body in crumbs is more work than its size tells. */
-const CHUNK_BYTES = 64;
+export const CHUNK_BYTES = 64;
 
 /**
  * Stands between the wire and the decoder of a method that takes one message: gathers the body within its bounds of

@@ -47,7 +47,7 @@ function guardHandler(handler: UniversalHandler, settings: GuardSettings): Unive
 }
 
 /** What is received counts for all, and for who sends it. */
-function boundedBy(admission: Admission, all: ReceivingBudget): Pick<ReceivingBudget, 'take' | 'release'> {
+export function boundedBy(admission: Admission, all: ReceivingBudget): Pick<ReceivingBudget, 'take' | 'release'> {
   return {
     take(bytes) {
       admission.takeBytes(bytes);

@@ -1,15 +1,16 @@
 import type { NodeEvent } from '../contract/gen/node_relay_pb.ts';
 import { checkFinished, checkInputLogprobs, checkPromptState, checkTokens } from './check-report.ts';
+import type { Job } from './job.ts';
 import { Lie } from './lie.ts';
 import type { LinkSettings } from './link-settings.ts';
 import type { RunningJob } from './running-jobs.ts';
 
-interface JobEventListener {
+export interface JobEventListener {
   /** `ms` is the time they took; undefined where there is no telling. */
   onTokens(count: number, ms: number | undefined): void;
   onFinished(): void;
   /** The sample failed at the node. */
-  onFailed(code: number, message: string): void;
+  onFailed(job: Job, code: number, message: string): void;
 }
 
 /** Takes in what a node tells of a job that runs there. Throws Lie where that can't be. */
@@ -34,7 +35,7 @@ export function takeJobEvent(
       const ms = running.madeTokens(sample);
       sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
       job.append(sample, tokens);
-      listener.onTokens(tokens.length, ms);
+      listener.onTokens(tokens.ids.length, ms);
       return;
     }
     case 'finished': {
@@ -47,7 +48,7 @@ export function takeJobEvent(
       return;
     }
     case 'failed':
-      listener.onFailed(event.event.value.code, event.event.value.message);
+      listener.onFailed(job, event.event.value.code, event.event.value.message);
       return;
     default:
       throw new Lie('an event without content');

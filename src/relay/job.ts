@@ -5,7 +5,7 @@ import type { NormalisedRequest } from '../contract/normalised-request.ts';
 import { blockHashes } from './block-hashes.ts';
 import { type CreditWindow, creditWindow } from './credit.ts';
 import { PromptLogprobs, type PromptPosition } from './prompt-logprobs.ts';
-import type { Finish, NewToken, Sample } from './sample.ts';
+import type { Finish, NewTokens, Sample } from './sample.ts';
 import { Signal } from './signal.ts';
 
 /** Nodes that may be put out for what they told of one job: it may be the job that makes them err. */
@@ -13,9 +13,10 @@ const MOST_LIES = 3;
 /** Stays that are remembered: the first ones, and the last. */
 const MOST_STAYS = 16;
 
-/** The next chunk of a stream: a sample's ids from `sample.sent` to `to`. */
+/** The next chunk of a stream: a sample's ids from `from` to `to`. */
 export interface ReadyChunk {
   readonly sample: Sample;
+  readonly from: number;
   readonly to: number;
 }
 
@@ -33,7 +34,6 @@ export interface Refuser {
   readonly token: string;
 }
 
-/** One Generate request at the relay, from its arrival to the end of its stream. */
 /** When a node was given the job, by `performance.now()`. */
 interface Stay {
   readonly nodeId: string;
@@ -41,6 +41,7 @@ interface Stay {
   readonly at: number;
 }
 
+/** One Generate request at the relay, from its arrival to the end of its stream. */
 export class Job {
   readonly id: bigint;
   readonly request: NormalisedRequest;
@@ -60,11 +61,11 @@ export class Job {
   host: JobHost | undefined;
   /** Nodes that it ran at, by id. */
   readonly ranAt = new Set<string>();
-  /** It ran at a node that was lost. */
   /** Where it ran, in order. */
   readonly stays: Stay[] = [];
   /** How often a node was given it. */
   given = 0;
+  /** It ran at a node that was lost. */
   interrupted = false;
   /** How long it has waited with no node to take it, in milliseconds, since it came or was last interrupted. */
   nodelessMs = 0;
@@ -123,7 +124,6 @@ export class Job {
     return this.samples.filter((sample) => sample.finish === undefined);
   }
 
-  /** Takes in tokens that were checked before. */
   /** It ended with all that was asked for. */
   get whole(): boolean {
     return this.outcome === 'complete' && this.samples.every((sample) => sample.finish?.reason !== 'abort');
@@ -146,16 +146,17 @@ export class Job {
     this.stays.push({ nodeId, rank: host.rank, at });
   }
 
-  append(sample: Sample, tokens: readonly NewToken[]): void {
+  /** Takes in tokens that were checked before. */
+  append(sample: Sample, { ids, details }: NewTokens): void {
     if (this.outcome !== undefined) return;
     if (this.firstTokenAt === undefined) {
       this.firstTokenAt = performance.now();
       this.onFirstToken?.(this);
     }
     const { stream, streamInterval } = this.request;
-    for (const { id, details } of tokens) {
-      sample.ids.push(id);
-      sample.details.push(details);
+    for (let at = 0; at < ids.length; at++) {
+      sample.ids.push(ids[at]!);
+      if (details) sample.details.push(details[at]);
       if (stream && sample.ids.length % streamInterval === 0) this.makeChunk(sample);
     }
     if (!stream) {
@@ -267,8 +268,9 @@ export class Job {
   }
 
   private makeChunk(sample: Sample): void {
+    const from = sample.chunked;
     sample.chunked = sample.ids.length;
-    this.ready.push({ sample, to: sample.chunked });
+    this.ready.push({ sample, from, to: sample.chunked });
   }
 
   /** What is left over makes the last chunk. */

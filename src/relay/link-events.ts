@@ -1,7 +1,6 @@
 import type { NodeEvent, NodeLoad } from '../contract/gen/node_relay_pb.ts';
 import { type CheckedProfile, checkProfile } from './check-profile.ts';
-import type { Job } from './job.ts';
-import { takeJobEvent } from './job-event.ts';
+import { type JobEventListener, takeJobEvent } from './job-event.ts';
 import { Lie } from './lie.ts';
 import type { LinkSettings } from './link-settings.ts';
 import type { NodeFacts } from './node-facts.ts';
@@ -13,17 +12,13 @@ import type { RunningJobs } from './running-jobs.ts';
 /** Blocks of its cache that a node may tell of in one report: some 20 ms to take in. A page tells 128. */
 const REPORT_BLOCKS = 4_096;
 
-export interface LinkEventParts {
+export interface LinkEventParts extends JobEventListener {
   readonly facts: NodeFacts;
   readonly jobs: RunningJobs;
   readonly flushes: PendingFlushes;
   readonly profiles: PendingAnswers<CheckedProfile>;
   readonly prefixes: NodePrefixes;
   readonly settings: LinkSettings;
-  readonly onTokens: (count: number, ms: number | undefined) => void;
-  readonly onFinished: () => void;
-  /** A sample of the job failed at the node. */
-  readonly onFailed: (job: Job, code: number, message: string) => void;
 }
 
 /** Takes in what one session's node tells, event by event, and believes nothing that can't be. */
@@ -36,7 +31,8 @@ export class LinkEvents {
 
   /** Takes in a report's events; `load` is what it told besides. Throws Lie. */
   takeAll(events: readonly NodeEvent[], load: NodeLoad | undefined): void {
-    const blocks = events.reduce((total, { event }) => total + blocksIn(event), 0);
+    let blocks = 0;
+    for (const { event } of events) blocks += blocksIn(event);
     if (blocks > REPORT_BLOCKS) throw new Lie(`${blocks} cached blocks in one report`);
     for (const event of events) this.take(event, load);
   }
@@ -81,17 +77,13 @@ export class LinkEvents {
   }
 
   private takeOfJob(event: NodeEvent): void {
-    const { jobs, settings, onTokens, onFinished, onFailed } = this.parts;
+    const { jobs, settings } = this.parts;
     const running = jobs.find(event.jobId);
     if (!running) {
       if (jobs.wasHere(event.jobId)) return;
       throw new Lie('an event of a job that it never had');
     }
-    takeJobEvent(event, running, settings, {
-      onTokens,
-      onFinished,
-      onFailed: (code, message) => onFailed(running.job, code, message),
-    });
+    takeJobEvent(event, running, settings, this.parts);
   }
 }
 

@@ -193,7 +193,11 @@ export class NodeLink implements JobHost, StreamSource {
   }
 
   /** The stream of one Attach. `lastSeen` is the last command that a resumed session's node has seen. */
-  async *attach(epoch: bigint, lastSeen: bigint | undefined, signal: AbortSignal): AsyncGenerator<NodeCommand> {
+  async *attach(
+    epoch: bigint,
+    lastSeen: bigint | undefined,
+    signal: AbortSignal,
+  ): AsyncGenerator<readonly NodeCommand[]> {
     this.epoch = epoch;
     this.woken.notify();
     if (lastSeen !== undefined) this.outbox.acknowledge(lastSeen);

@@ -1,14 +1,18 @@
-import { create } from '@bufbuild/protobuf';
+import { create, toBinary } from '@bufbuild/protobuf';
 import type { ServiceImpl } from '@connectrpc/connect';
 import {
   DetachRequestSchema,
   DetachResponseSchema,
+  type NodeCommand,
+  NodeCommandSchema,
   type NodeRelay,
   ReportResponseSchema,
   type Welcome,
 } from '../contract/gen/node_relay_pb.ts';
 import { type Principal, principalOf } from './auth/principal.ts';
 import type { Fleet } from './fleet.ts';
+import { FrameBatch } from './frame-batch.ts';
+import { frameSinkKey } from './frame-sink.ts';
 import { addressKey } from './limits/address-key.ts';
 import { NodeQuota } from './limits/node-quota.ts';
 
@@ -17,6 +21,13 @@ export interface NodeBounds {
   readonly hostNodes: number;
   readonly sessionNodes: number;
   readonly boundsHost: (address: string) => boolean;
+}
+
+const batch = new FrameBatch();
+
+function framesOf(commands: readonly NodeCommand[]): Uint8Array {
+  for (const command of commands) batch.add(toBinary(NodeCommandSchema, command));
+  return batch.take();
 }
 
 /** What the pages talk to. docs/relay-protocol.md tells the protocol. */
@@ -51,13 +62,16 @@ export function nodeRelayService(fleet: Fleet, bounds: NodeBounds): ServiceImpl<
       if (request.resume === undefined) quota.check(owners, new Set(fleet.links.map(({ token }) => token)));
       let forget = () => {};
       try {
-        for await (const command of fleet.attach(request, context.signal, principal.role === 'operator')) {
-          if (command.command.case === 'welcome') {
-            const welcome = command.command.value;
+        const sink = context.values.get(frameSinkKey);
+        for await (const commands of fleet.attach(request, context.signal, principal.role === 'operator')) {
+          const [first] = commands;
+          if (first?.command.case === 'welcome') {
+            const welcome = first.command.value;
             quota.add(welcome.sessionToken, owners);
             forget = endWith(principal.ended, welcome);
           }
-          yield command;
+          if (!sink) yield* commands;
+          else if (!sink.write(framesOf(commands)) && !(await sink.drained())) return;
         }
         if (principal.ended?.aborted) throw principal.ended.reason;
       } finally {

@@ -13,6 +13,7 @@ import { Audits } from './audit/audits.ts';
 import { addNodeAudits } from './audit/node-audit-gauges.ts';
 import { AUDIT_TOLERANCES } from './audit/tolerance.ts';
 import { rpcAccess } from './auth/access-table.ts';
+import { directAnswers } from './direct-answers.ts';
 import { Fleet } from './fleet.ts';
 import { listenGrpc } from './grpc-server.ts';
 import { guardHandlers } from './guard-handlers.ts';
@@ -183,6 +184,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   const webServer = await listenWeb({
     ...trust,
     handlers: guardHandlers(web.handlers, guard),
+    direct: directAnswers(fleet, guard, log),
     rpcs: rpcAccess([SglangScheduler, NodeRelay, FleetMonitor]),
     host: settings.webHost,
     port: settings.webPort,

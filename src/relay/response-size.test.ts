@@ -36,10 +36,8 @@ function fullJob(told: ToldPerPosition, outputs: number, inputs: number, stream:
   const [sample] = job.samples;
   if (!sample) throw new Error('no sample');
   const state = new Float32Array(hidden).fill(1);
-  job.append(
-    sample,
-    Array.from({ length: outputs }, () => ({ id: largest, details: { logprob: LOGPROB, ...lists, hidden: state } })),
-  );
+  const details = { logprob: LOGPROB, ...lists, hidden: state };
+  job.append(sample, { ids: new Array(outputs).fill(largest), details: new Array(outputs).fill(details) });
   if (outputs === 0) sample.promptState = state;
   job.finishSample(sample, { reason: 'stop', matchedStopString: '한'.repeat(4096) });
   return job;

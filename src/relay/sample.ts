@@ -20,18 +20,18 @@ export interface TokenDetails {
   readonly hidden: Float32Array | undefined;
 }
 
-/** One token as a node told it. */
-export interface NewToken {
-  readonly id: number;
-  /** Undefined where nothing is asked for. */
-  readonly details: TokenDetails | undefined;
+/** Tokens as a node told them. */
+export interface NewTokens {
+  readonly ids: readonly number[];
+  /** One per id; undefined where nothing is asked for. */
+  readonly details?: readonly TokenDetails[] | undefined;
 }
 
 /** One of a job's choices. */
 export interface Sample {
   readonly index: number;
   readonly ids: number[];
-  /** One per id; undefined behind `sent` where complete leaves them out, and where nothing is asked for. */
+  /** One per id, undefined behind `sent` where complete leaves them out; empty where nothing is asked for. */
   readonly details: (TokenDetails | undefined)[];
   /** Ids that belong to chunks which are ready, written or not. */
   chunked: number;

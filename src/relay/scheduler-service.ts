@@ -15,16 +15,18 @@ import type { Audits } from './audit/audits.ts';
 import { principalOf } from './auth/principal.ts';
 import type { Fleet } from './fleet.ts';
 import { flushCache } from './flush-cache.ts';
+import { frameSinkKey } from './frame-sink.ts';
 import { errorOf, streamJob } from './generate-stream.ts';
 import type { Job } from './job.ts';
 import type { JobTable } from './job-table.ts';
 import { KvEvents } from './kv-events.ts';
 import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
-import type { SchedulePolicyName } from './options.ts';
 import type { FleetHistory } from './monitor/fleet-history.ts';
 import type { RecentRequests } from './monitor/recent-requests.ts';
+import type { SchedulePolicyName } from './options.ts';
 import { Profiles } from './profile.ts';
+import { pushJob } from './push-job.ts';
 import { logEnd, requestIds } from './request-log.ts';
 import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
@@ -39,10 +41,10 @@ export interface SchedulerParts {
   readonly router: Router;
   readonly audits: Audits;
   readonly metrics: Metrics;
-  readonly log: Logger;
-  readonly packageVersion: string;
   readonly history: FleetHistory;
   readonly recent: RecentRequests;
+  readonly log: Logger;
+  readonly packageVersion: string;
   readonly ranks: number | undefined;
   readonly schedulePolicy: SchedulePolicyName;
   /** True once the relay closes. */
@@ -69,10 +71,10 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
     job.onEnd = () => {
       metrics.jobEnded(job);
-      audits.jobEnded(job);
-      table.ended.notify();
       history.jobEnded(job);
       recent.add(job);
+      audits.jobEnded(job);
+      table.ended.notify();
     };
     job.onFirstToken = () => {
       metrics.firstToken(job);
@@ -111,7 +113,10 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     context.signal.addEventListener('abort', leave, { once: true });
     try {
       const packed = !/json/i.test(context.requestHeader.get('content-type') ?? '');
-      yield* streamJob(job, { packed, lastLayer: (model.layers ?? 0) - 1 });
+      const form = { packed, lastLayer: (model.layers ?? 0) - 1 };
+      const sink = context.values.get(frameSinkKey);
+      if (sink) await pushJob(job, form, sink);
+      else yield* streamJob(job, form);
       // A deadline of the client's own, or the relay's end: an OK without a complete would be a silent loss.
       if (job.outcome === 'left' && context.signal.aborted) {
         const why = toConnectError(context.signal.reason);

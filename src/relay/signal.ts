@@ -1,6 +1,7 @@
 /** Wakes whoever waits for something to change. A waiter checks its condition again after each wake. */
 export class Signal {
   private waiters = new Set<() => void>();
+  private readonly listeners = new Set<() => void>();
 
   /** Those that wait now. */
   get waiting(): number {
@@ -24,8 +25,16 @@ export class Signal {
     });
   }
 
+  /** Calls `listener` at each `notify`, within it; the function returned ends that. */
+  listen(listener: () => void): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
   notify(): void {
+    for (const listener of this.listeners) listener();
     const { waiters } = this;
+    if (waiters.size === 0) return;
     this.waiters = new Set();
     for (const wake of waiters) wake();
   }

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import type { Http2ServerRequest } from 'node:http2';
 import { ConnectError, type ContextValues } from '@connectrpc/connect';
 import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
@@ -8,6 +8,8 @@ import { answerHttp2 } from '../answer-http2.ts';
 import type { WebAccess } from '../auth/access.ts';
 import { type Access, pathAccess } from '../auth/access-table.ts';
 import { type Principal, principalValues } from '../auth/principal.ts';
+import { frameSinkKey } from '../frame-sink.ts';
+import { frameTypeOf, http1FrameSink, http2FrameSink } from '../frame-sinks.ts';
 import { addressKey, plainAddress } from '../limits/address-key.ts';
 import { admissionKey } from '../limits/admission-context.ts';
 import type { Admission, Limit, RequestLimiter } from '../limits/request-limiter.ts';
@@ -18,8 +20,21 @@ import { SECURITY_HEADERS } from './security-headers.ts';
 /** What answers a path that is no rpc. */
 export type Answer = (request: IncomingMessage, response: ServerResponse, path: string) => Promise<void> | void;
 
+/** Answers one form of an rpc past Connect. */
+export interface DirectAnswer {
+  takes(headers: IncomingHttpHeaders): boolean;
+  answer(request: IncomingMessage, response: ServerResponse, caller: DirectCaller): Promise<void>;
+}
+
+export interface DirectCaller {
+  readonly admission: Admission;
+  readonly ended: AbortSignal | undefined;
+}
+
 export interface WebParts {
   readonly handlers: ReadonlyMap<string, UniversalHandlerFn>;
+  /** Answers to the calls that come most, by path; each has a handler too, for their other forms. */
+  readonly direct: ReadonlyMap<string, DirectAnswer>;
   /** Of each handler: who may call it. */
   readonly rpcs: ReadonlyMap<string, Access>;
   readonly access: WebAccess;
@@ -87,7 +102,10 @@ export class WebRequests {
     const admission = this.admit(principal);
     if (!(admission instanceof ConnectError)) response.once('close', () => admission.release());
     hold(principal, response);
-    if (handler)
+    const direct = parts.direct.get(path);
+    if (direct?.takes(request.headers) && !(admission instanceof ConnectError))
+      await direct.answer(request, response, { admission, ended: principal.ended });
+    else if (handler)
       await this.call(request, response, handler, principalValues(principal).set(admissionKey, admission), principal);
     else if (admission instanceof ConnectError) refuse(response, admission);
     else if (path === '/session') this.exchange(request, response, address);
@@ -147,15 +165,17 @@ export class WebRequests {
     { ended }: Principal,
   ): Promise<void> {
     const { stallMs } = this.parts;
+    const type = frameTypeOf(request.headers['content-type']);
+    const http2 = request.httpVersionMajor < 2 ? undefined : (request as unknown as Http2ServerRequest);
+    const settings = { stallMs, headersFirst: false, trailers: false, headers: SECURITY_HEADERS };
+    if (type) {
+      const head = { ...SECURITY_HEADERS, 'content-type': type };
+      const sink = http2 ? http2FrameSink(http2.stream, head, settings) : http1FrameSink(response, type, stallMs);
+      contextValues.set(frameSinkKey, sink);
+    }
     const context = { contextValues, ...(ended ? { ended } : {}) };
-    if (request.httpVersionMajor < 2) return answerHttp1(request, response, handler, context, stallMs);
-    const { stream, headers } = request as unknown as Http2ServerRequest;
-    return answerHttp2(stream, headers, handler, context, {
-      stallMs,
-      headersFirst: false,
-      trailers: false,
-      headers: SECURITY_HEADERS,
-    });
+    if (!http2) return answerHttp1(request, response, handler, context, stallMs);
+    return answerHttp2(http2.stream, http2.headers, handler, context, settings);
   }
 }
 
