@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ContextValues } from '@connectrpc/connect';
 import type { UniversalHandlerFn } from '@connectrpc/connect/protocol';
 import { drained } from './drained.ts';
+import { dropRest } from './drop-rest.ts';
 import { leavingSignal } from './leaving-signal.ts';
 import { readNodeRequest } from './read-node-request.ts';
 
@@ -51,11 +52,12 @@ export async function answerHttp1(
         return;
       }
     }
+    // What a client still sends is dropped: closing at once would take the answer from it. What nobody has read, Node would.
+    if (!request.readableDidRead) dropRest(request);
     response.end();
   } finally {
+    const untouched = !request.readableDidRead;
     await body?.return?.().catch(() => {});
-    // What a client still sends is read and dropped: closing at once would take the answer from it, and what it asks next
-    // comes after that. Node does so by itself only where nothing was read.
-    if (!request.readableEnded) setImmediate(() => request.resume());
+    if (!untouched) setImmediate(() => dropRest(request));
   }
 }

@@ -127,7 +127,8 @@ function pageAnswer(
   pageDir: string | undefined,
   origins: readonly string[],
 ): (request: IncomingMessage, response: ServerResponse) => void {
-  const missing = (_request: IncomingMessage, response: ServerResponse) => refuseAs(response, 404, 'Not found.');
+  const missing = (request: IncomingMessage, response: ServerResponse) =>
+    refuseAs(request, response, 404, 'Not found.');
   if (pageDir === undefined || !existsSync(pageDir)) return missing;
   const policy = pagePolicy(origins);
   const files = sirv(pageDir, { etag: true, onNoMatch: missing });

@@ -126,9 +126,11 @@ test.runIf(runs)(
     tell('after', after);
     console.table(rows);
     for (const [name, row] of Object.entries(rows)) {
-      expect(row.requests, name).toBeGreaterThan(8);
-      expect(row.p99, name).toBeLessThan(1_000);
-      expect(row['RSS MiB'], name).toBeLessThan(before.rssMiB + 600);
+      // The attacker has a core too: half as many is what a fair share would leave.
+      expect(row.requests, name).toBeGreaterThan(before.requests / 3);
+      expect(row.p99, name).toBeLessThan(500);
+      expect(row.stall, name).toBeLessThan(100);
+      expect(row['RSS MiB'], name).toBeLessThan(before.rssMiB + 200);
     }
     expect(after.p50).toBeLessThan(3 * before.p50 + 10);
     expect(relay.alive).toBe(true);

@@ -50,6 +50,20 @@ test('a body of the largest size comes through, and the next waits for its bytes
   next.takeBytes(9_999);
 });
 
+test('bytes that were expected are counted once, and what comes beyond them too', () => {
+  let now = 0;
+  const limiter = new RequestLimiter(0, () => now);
+  const admission = limiter.admit([['a', LIMIT]]);
+  admission.expectBytes(1_500);
+  expect(() => limiter.admit([['a', LIMIT]]).expectBytes(501)).toThrow('Bytes come too fast');
+  admission.takeBytes(1_000);
+  admission.takeBytes(500);
+  admission.takeBytes(500);
+  expect(() => admission.takeBytes(1)).toThrow('Bytes come too fast');
+  now = 1_000;
+  admission.takeBytes(1_000);
+});
+
 test('of two keys both let it in, or neither counts it', () => {
   const limiter = new RequestLimiter(0, () => 0);
   expect(pass(limiter, 'host', 19)).toBe(19);

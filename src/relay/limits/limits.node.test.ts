@@ -79,6 +79,46 @@ test('streams of one session are bounded, bytes too', async () => {
   expect(await codeOf(many.getLoads({}))).toBe('ok');
 });
 
+test('a large body that is refused by its head is not read: its connection is cut once the status could be seen', async () => {
+  const body = Buffer.alloc(20 * 1024 * 1024);
+  const head = (bearer: string) =>
+    `POST /shoal.relay.v1.NodeRelay/Report HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/proto\r\n${bearer}Content-Length: ${body.length}\r\n\r\n`;
+  const open = await RelayBench.start({ tokens: TOKENS, nodeBytes: 1_000, readMaxBytes: 1_000_000 });
+  try {
+    const token = await sessionFor(open.webUrl, TOKENS[0].token);
+    // The first that is larger than the rate lets through comes in, and leaves a debt.
+    const debt = await answerTo(open.relay.webPort, head(`Authorization: Bearer ${token}\r\n`), body);
+    expect(debt.text).toMatch(/^HTTP\/1\.1 (?:429|400)/);
+    for (const [bearer, status] of [
+      ['', 401],
+      [`Authorization: Bearer ${token}\r\n`, 429],
+    ] as const) {
+      const { text, taken } = await answerTo(open.relay.webPort, head(bearer), body);
+      expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+      expect(taken).toBeLessThan(body.length - 4 * 1024 * 1024);
+    }
+  } finally {
+    await open.end();
+  }
+});
+
+/** What comes back until the relay cuts the connection, and how many bytes went out until then. */
+function answerTo(port: number, head: string, body: Buffer): Promise<{ text: string; taken: number }> {
+  return new Promise((resolve) => {
+    let text = '';
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.write(head);
+      for (let at = 0; at < body.length; at += 65_536) socket.write(body.subarray(at, at + 65_536));
+    });
+    socket.on('data', (bytes) => {
+      text += bytes.toString('latin1');
+    });
+    socket.on('error', () => {});
+    socket.on('close', () => resolve({ text, taken: socket.bytesWritten - socket.writableLength }));
+    socket.setTimeout(10_000, () => socket.destroy());
+  });
+}
+
 test('one session has a bounded number of nodes, and one that is gone makes room', async () => {
   const sessionToken = await sessionFor(bench.webUrl, TOKENS[0].token);
   const nodes = [await bench.node({ sessionToken }), await bench.node({ sessionToken })];

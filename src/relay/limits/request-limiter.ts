@@ -24,7 +24,9 @@ interface Known {
 
 /** A request that was let in. */
 export interface Admission {
-  /** Counts bytes of its body. Throws ConnectError (RESOURCE_EXHAUSTED) where that is too much. */
+  /** Counts bytes of its body before they come. Throws as `takeBytes` does. */
+  expectBytes(count: number): void;
+  /** Counts bytes of its body, unless they were expected. Throws ConnectError (RESOURCE_EXHAUSTED) where that is too much. */
   takeBytes(count: number): void;
   /** It is over; harmless when done twice. */
   release(): void;
@@ -61,14 +63,23 @@ export class RequestLimiter {
     );
     for (const one of all) one.inFlight++;
     let released = false;
+    let expected = 0;
+    const payBytes = (count: number) =>
+      pay(
+        all.map((one) => one.bytes),
+        count,
+        this.now(),
+        'Bytes come too fast',
+      );
     return {
-      takeBytes: (count) => {
-        pay(
-          all.map((one) => one.bytes),
-          count,
-          this.now(),
-          'Bytes come too fast',
-        );
+      expectBytes(count) {
+        payBytes(count);
+        expected += count;
+      },
+      takeBytes(count) {
+        const more = Math.max(0, count - expected);
+        expected -= count - more;
+        if (more > 0) payBytes(more);
       },
       release() {
         if (released) return;

@@ -78,7 +78,7 @@ export class WebRequests {
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) response.setHeader(name, value);
     const host = (request.headers as Record<string, string | undefined>)[':authority'] ?? request.headers.host;
     if (!parts.hosts.allowsHost(host)) {
-      refuseAs(response, 421, 'This relay does not go by that name: start it with --host NAME.');
+      refuseAs(request, response, 421, 'This relay does not go by that name: start it with --host NAME.');
       return;
     }
     const path = (request.url ?? '/').split('?', 1)[0] as string;
@@ -86,7 +86,7 @@ export class WebRequests {
     const access = handler ? parts.rpcs.get(path)! : pathAccess(path);
     // The page itself is what links of other sites may lead to.
     if ((access !== 'public' || path === '/session') && !parts.hosts.allowsSource(request.headers, host)) {
-      refuseAs(response, 403, 'The request comes from another site.');
+      refuseAs(request, response, 403, 'The request comes from another site.');
       return;
     }
     if ((handler || path === '/session') && !isCall(request, response, handler !== undefined)) return;
@@ -96,10 +96,10 @@ export class WebRequests {
       principal = this.principal(request, path, access, address);
     } catch (error) {
       if (!(error instanceof ConnectError)) throw error;
-      this.refuseStranger(response, address, error);
+      this.refuseStranger(request, response, address, error);
       return;
     }
-    const admission = this.admit(principal);
+    const admission = this.admitBody(request, principal);
     if (!(admission instanceof ConnectError)) response.once('close', () => admission.release());
     hold(principal, response);
     const direct = parts.direct.get(path);
@@ -107,7 +107,7 @@ export class WebRequests {
       await direct.answer(request, response, { admission, ended: principal.ended });
     else if (handler)
       await this.call(request, response, handler, principalValues(principal).set(admissionKey, admission), principal);
-    else if (admission instanceof ConnectError) refuse(response, admission);
+    else if (admission instanceof ConnectError) refuse(request, response, admission);
     else if (path === '/session') this.exchange(request, response, address);
     else await parts.answer(request, response, path);
   }
@@ -130,17 +130,32 @@ export class WebRequests {
       response.end(JSON.stringify({ sessionToken: token, role, expiresInMs }));
     } catch (error) {
       if (!(error instanceof ConnectError)) throw error;
-      refuse(response, error);
+      refuse(request, response, error);
     }
   }
 
   /** Who is refused has asked all the same, and is bounded in that too. */
-  private refuseStranger(response: ServerResponse, address: string, why: ConnectError): void {
+  private refuseStranger(request: IncomingMessage, response: ServerResponse, address: string, why: ConnectError): void {
     const admission = this.admit({ role: undefined, key: address, address, ended: undefined });
-    if (admission instanceof ConnectError) refuse(response, admission);
+    if (admission instanceof ConnectError) refuse(request, response, admission);
     else {
       admission.release();
-      refuse(response, why);
+      refuse(request, response, why);
+    }
+  }
+
+  /** Lets a request in whose body has the room that its head asks for: what is refused later was read in vain. */
+  private admitBody(request: IncomingMessage, principal: Principal): Admission | ConnectError {
+    const admission = this.admit(principal);
+    const bytes = Number(request.headers['content-length'] ?? 0);
+    if (admission instanceof ConnectError || !(bytes > 0)) return admission;
+    try {
+      admission.expectBytes(bytes);
+      return admission;
+    } catch (error) {
+      admission.release();
+      if (error instanceof ConnectError) return error;
+      throw error;
     }
   }
 
@@ -182,9 +197,9 @@ export class WebRequests {
 /** Of calls, which change things: POST only, and no body that a form of another site might send. */
 function isCall(request: IncomingMessage, response: ServerResponse, rpc: boolean): boolean {
   const type = request.headers['content-type'] ?? '';
-  if (request.method !== 'POST') refuseAs(response, 405, 'It must be a POST.', { allow: 'POST' });
+  if (request.method !== 'POST') refuseAs(request, response, 405, 'It must be a POST.', { allow: 'POST' });
   else if (rpc ? !RPC_TYPE.test(type) : !/^application\/json\s*(?:;|$)/i.test(type)) {
-    refuseAs(response, 415, 'That content type is not served.');
+    refuseAs(request, response, 415, 'That content type is not served.');
   } else return true;
   return false;
 }
