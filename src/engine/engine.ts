@@ -1,5 +1,6 @@
 import { BLOCK_TOKENS, type Runner } from '../model/runner.ts';
 import type { AdmissionPolicy } from './admission-order.ts';
+import { awaitKernels } from './await-kernels.ts';
 import type { CacheNews } from './cache-log.ts';
 import { Constraints } from './constraints.ts';
 import type { EngineLoad } from './engine-load.ts';
@@ -9,7 +10,6 @@ import type { Profile, ProfileRequest } from './profile.ts';
 import { Profiling } from './profiling.ts';
 import { type Refusal, refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
-import { searchedRow } from './sample-rows.ts';
 import { Scheduler } from './scheduler.ts';
 import { type Ending, Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
@@ -121,7 +121,7 @@ export class Engine {
       }
       this.#scheduler.add(sequence);
       if (request.constraint) this.#open(sequence);
-      this.#awaitKernels(sequence);
+      awaitKernels(this.#runner, sequence, () => this.#wake());
     }
     this.#wake();
   }
@@ -151,6 +151,11 @@ export class Engine {
   /** In which order waiting sequences are admitted from now on. */
   setPolicy(policy: AdmissionPolicy): void {
     this.#scheduler.policy = policy;
+  }
+
+  /** A prompt is being computed, and somebody waits for its first token. */
+  get prefilling(): boolean {
+    return this.#scheduler.running.some(({ confirmed, ids }) => confirmed + 1 < ids.length);
   }
 
   /** Forgets every cached prefix that no sequence runs on. Returns the tokens given back. */
@@ -199,16 +204,6 @@ export class Engine {
       () => this.#wake(),
       (error) => this.#break(error),
     );
-  }
-
-  #awaitKernels(sequence: Sequence): void {
-    const due = this.#runner.awaits?.(searchedRow(sequence.request));
-    if (!due) return;
-    sequence.awaitsKernels = true;
-    void due.then(() => {
-      sequence.awaitsKernels = false;
-      this.#wake();
-    });
   }
 
   #all(): Sequence[] {

@@ -102,13 +102,16 @@ async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels):
       now: () => performance.now(),
       ...(throttle ? { throttle } : {}),
     });
-    const refused = runner.compileLate().then(
-      (errors) => errors.map(({ kernel, message }) => ({ name: kernel, why: message })),
-      (error: Error) => {
-        announceLoss(error.message);
-        return [];
-      },
-    );
+    // Whoever waits for a first token needs every core.
+    const refused = runner
+      .compileLate(() => engine.prefilling)
+      .then(
+        (errors) => errors.map(({ kernel, message }) => ({ name: kernel, why: message })),
+        (error: Error) => {
+          announceLoss(error.message);
+          return [];
+        },
+      );
     return {
       engine,
       adapter: adapterFacts(adapter),

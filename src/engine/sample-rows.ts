@@ -1,4 +1,3 @@
-import type { SearchedRow } from '../gpu/sampler.ts';
 import type { LogitsRow, SamplingParams, SlotStart } from '../model/runner.ts';
 import type { EngineRequest } from './request.ts';
 import { both, NO_SHARE, type RowShare } from './row-share.ts';
@@ -80,19 +79,4 @@ export class SampleRows {
   get #undrawn() {
     return { sampling: this.#sampling, outputPosition: 0 };
   }
-}
-
-/** What a request's rows ask of the sampler's kernels at most. */
-export function searchedRow({
-  sampling,
-  outputLogprobs,
-  logprobStart,
-  topLogprobs,
-  logprobIds,
-}: EngineRequest): SearchedRow {
-  return {
-    ...{ sampled: sampling.temperature > 0, topK: sampling.topK, top: topLogprobs },
-    logprob: outputLogprobs || logprobStart !== undefined,
-    idLogprobs: logprobIds.length > 0,
-  };
 }

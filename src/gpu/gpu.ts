@@ -95,10 +95,10 @@ export class Gpu {
 
   /**
    * Compiles what was left for later, one after the other. Resolves with what the device refused and others stand in for;
-   * rejects with ShaderError where it refused what is awaited.
+   * rejects with ShaderError where it refused what is awaited. While `busy`, what others stand in for waits a little.
    */
-  async compileLate(): Promise<readonly ShaderError[]> {
-    return (await this.#late?.compileAll()) ?? [];
+  async compileLate(busy?: () => boolean): Promise<readonly ShaderError[]> {
+    return (await this.#late?.compileAll(busy)) ?? [];
   }
 
   /** Frees every buffer made through this; none can be made any more. */

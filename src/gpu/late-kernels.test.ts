@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { LateKernels } from './late-kernels.ts';
 import { ShaderError } from './pipeline-cache.ts';
 
@@ -52,4 +52,26 @@ test('what is awaited comes first, and is told by a rejection where it does not 
     throw new ShaderError('draws', 'no room');
   });
   await expect(late.compileAll()).rejects.toThrow('kernel draws: no room');
+});
+
+test('what others stand in for waits while there is other work, but not for ever', async () => {
+  vi.useFakeTimers();
+  try {
+    const late = new LateKernels();
+    const done: string[] = [];
+    late.addAwaited(async () => void done.push('awaited'));
+    for (const name of ['first', 'second', 'third']) late.add(async () => void done.push(name));
+    let busy = true;
+    const all = late.compileAll(() => busy);
+    await vi.advanceTimersByTimeAsync(4_900);
+    expect(done).toEqual(['awaited']);
+    await vi.advanceTimersByTimeAsync(200);
+    expect(done).toEqual(['awaited', 'first']);
+    busy = false;
+    await vi.advanceTimersByTimeAsync(50);
+    expect(done).toEqual(['awaited', 'first', 'second', 'third']);
+    expect(await all).toEqual([]);
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -1,5 +1,9 @@
 import { ShaderError } from './pipeline-cache.ts';
 
+/** How long a kernel waits for other work at most, and how often it looks. */
+const HOLD_MS = 5_000;
+const LOOK_MS = 25;
+
 /** Kernels that are compiled once those are there without which nothing runs. */
 export class LateKernels {
   #awaited: (() => Promise<void>)[] = [];
@@ -18,10 +22,10 @@ export class LateKernels {
 
   /**
    * Compiles all that wait, one after the other: what runs meanwhile has a core to itself. What is awaited comes first.
-   * Resolves with those that the device refused and others go on standing in for; rejects with ShaderError where it refused
-   * others.
+   * What others stand in for waits while `busy`, for HOLD_MS at most each. Resolves with those that the device refused and
+   * others go on standing in for; rejects with ShaderError where it refused others.
    */
-  async compileAll(): Promise<readonly ShaderError[]> {
+  async compileAll(busy: () => boolean = () => false): Promise<readonly ShaderError[]> {
     const [awaited, compiles] = [this.#awaited, this.#waiting];
     this.#awaited = [];
     this.#waiting = [];
@@ -29,6 +33,7 @@ export class LateKernels {
     // A kernel of every layer is one.
     const refused = new Map<string, ShaderError>();
     for (const compile of compiles) {
+      for (let held = 0; held < HOLD_MS && !this.#ended && busy(); held += LOOK_MS) await pause(LOOK_MS);
       if (this.#ended) break;
       try {
         await compile();
@@ -46,4 +51,10 @@ export class LateKernels {
     this.#awaited = [];
     this.#waiting = [];
   }
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
 }

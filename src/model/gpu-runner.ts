@@ -203,9 +203,9 @@ export class GpuRunner implements Runner {
     }
   }
 
-  /** Compiles what LoadOptions.late left for later. Resolves with what the device refused: others stand in for it. */
-  compileLate(): Promise<readonly ShaderError[]> {
-    return this.#parts.gpu.compileLate();
+  /** Compiles what LoadOptions.late left for later; see Gpu.compileLate. */
+  compileLate(busy?: () => boolean): Promise<readonly ShaderError[]> {
+    return this.#parts.gpu.compileLate(busy);
   }
 
   destroy(): void {
