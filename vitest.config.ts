@@ -80,6 +80,7 @@ function processProject(
 }
 
 const CHAOS_TESTS = ['e2e/chaos*.test.ts'];
+const FLEET_TESTS = ['e2e/fleet-*.test.ts'];
 
 // One group after the other: the machine may have two cores. `npm test` runs some beside the others: scripts/lanes.js.
 export default defineConfig({
@@ -98,8 +99,9 @@ export default defineConfig({
       },
       gpuProject('gpu', 'full', GPU_TESTS, 1),
       gpuProject('gpu-default-limits', 'default-limits', LIMITS_TESTS, 2),
-      processProject('e2e', ['e2e/**/*.test.ts'], CHAOS_TESTS, 3),
+      processProject('e2e', ['e2e/**/*.test.ts'], [...CHAOS_TESTS, ...FLEET_TESTS], 3),
       processProject('chaos', CHAOS_TESTS, [], 4),
+      processProject('fleet', FLEET_TESTS, [], 5),
     ],
   },
 });

@@ -2,12 +2,12 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 
 /**
- * Projects that run beside the others: a browser's tests mostly wait, the others compute. Chaos waits most, so that its two
- * minutes are none of the whole; in the long tier it computes too.
+ * Projects that run beside the others: a browser's tests mostly wait, the others compute. Chaos and the Fleet view wait
+ * most, so that their minutes are none of the whole; in the long tier it computes too.
  * @param {boolean} long
  */
 export function lanesOf(long) {
-  const browsers = long ? [['e2e', 'chaos']] : [['e2e'], ['chaos']];
+  const browsers = long ? [['e2e', 'chaos', 'fleet']] : [['e2e'], ['chaos', 'fleet']];
   return [...browsers, ['unit', 'gpu', 'gpu-default-limits']];
 }
 

@@ -51,7 +51,7 @@ async function main() {
   env.SHOAL_BUILT = '1';
   const tools = await import(new URL('../dist/node/tools.js', import.meta.url).href);
 
-  if (gpu || runs('e2e') || runs('chaos')) {
+  if (gpu || runs('e2e') || runs('chaos') || runs('fleet')) {
     env.SHOAL_BROWSER = await tools.findOrInstallBrowser(log, stop.signal);
     log(`Browser: ${env.SHOAL_BROWSER}`);
   }

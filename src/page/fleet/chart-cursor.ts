@@ -1,7 +1,7 @@
 import { signal } from '@preact/signals';
 
-/** Readouts follow the pointer so often at most. */
-const EVERY_MS = 250;
+/** Readouts follow the pointer no more often: with the polls the view is drawn four times a second at most. */
+const EVERY_MS = 400;
 
 /** Number of the point that all charts read out; undefined: the last. */
 export const cursor = signal<number | undefined>(undefined);

@@ -104,7 +104,13 @@ export class ChartPlot {
       },
       axes: [
         { ...axis, grid: { show: false }, space: LABEL_SPACE, size: 24, values: timeLabels },
-        { ...axis, grid, size: 52, space: 28, values: (_plot, ticks) => ticks.map((tick) => spec.show(tick)) },
+        {
+          ...axis,
+          grid,
+          size: 52,
+          space: 28,
+          values: (_plot, ticks) => ticks.map((tick) => shortened(spec.show(tick))),
+        },
       ],
       series: [
         {},
@@ -122,6 +128,10 @@ export class ChartPlot {
   }
 }
 
+function shortened(label: string): string {
+  return label.replace(/\.0+(?!\d)/, '');
+}
+
 /** Points that are known between two that aren't. */
 function alone(plot: uPlot, series: number, show: boolean): number[] | null {
   const values = plot.data[series]!;
@@ -130,7 +140,7 @@ function alone(plot: uPlot, series: number, show: boolean): number[] | null {
   for (let at = 0; at < values.length; at++) {
     if (values[at] != null && values[at - 1] == null && values[at + 1] == null) found.push(at);
   }
-  return found.length > 0 ? found : null;
+  return found;
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });

@@ -10,7 +10,7 @@ export function FleetStats({ watch, rows }: { watch: FleetWatch; rows: readonly 
   return (
     <section class="card" aria-labelledby="fleet-now">
       <h2 id="fleet-now">Now</h2>
-      <dl class="stats">
+      <dl class="stats fleet-stats">
         <Stat name="Nodes serving" value={count(serving)} more={watch.nodes.value && `of ${count(rows.length)}`} />
         <Stat name="Running" value={count(aggregate?.totalRunningReqs)} more="sequences" />
         <Stat name="Queue" value={count(aggregate?.totalWaitingReqs)} more="waiting" />
@@ -19,13 +19,18 @@ export function FleetStats({ watch, rows }: { watch: FleetWatch; rows: readonly 
         <Stat name="Prefix hits" value={percent(meanOf(rows, 'hitRate'))} />
       </dl>
       {watch.history.value && <Counted {...watch.history.value} />}
+      {watch.history.value && (
+        <p class="quiet small">
+          Latencies are p50 of the last minute; requests, failovers and audits are counted since the relay started.
+        </p>
+      )}
     </section>
   );
 }
 
 function Counted({ latencies, totals }: NonNullable<FleetWatch['history']['value']>) {
   return (
-    <dl class="stats">
+    <dl class="stats fleet-stats">
       <Latency name="First token" of={latencies?.firstToken} />
       <Latency name="Between tokens" of={latencies?.betweenTokens} />
       <Latency name="Whole request" of={latencies?.whole} />
@@ -45,9 +50,8 @@ function Stat({ name, value, more }: { name: string; value: string; more?: strin
   return (
     <div>
       <dt>{name}</dt>
-      <dd>
-        {value} {more && <small>{more}</small>}
-      </dd>
+      <dd>{value}</dd>
+      <dd class="more">{more}</dd>
     </div>
   );
 }

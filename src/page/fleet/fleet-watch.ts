@@ -34,7 +34,7 @@ const TIMES: WatchTimes = { pollMs: 1_000, boundMs: 8_000, mostWaitMs: 15_000 };
 /** Polls from one ListNodes and ListRequests to the next, and from one GetHistory. */
 const LISTS_EVERY = 2;
 const HISTORY_EVERY = 5;
-const REQUESTS = 40;
+const REQUESTS = 25;
 
 /**
  * What the relay tells of its fleet, asked again and again: one rpc at a time, so that it takes one connection, and each

@@ -9,7 +9,7 @@ import { timeOfDay } from './format.ts';
 import type { HistoryColumns } from './history-columns.ts';
 
 /** Redraws for a new size follow each other no closer. */
-const RESIZE_MS = 250;
+const RESIZE_MS = 500;
 
 interface ChartProps {
   readonly spec: ChartSpec;

@@ -25,7 +25,7 @@ export function HistoryTable({ watch }: { watch: FleetWatch }) {
   void watch.revision.value;
   const minutes = minutesOf(watch.columns);
   return (
-    <TableFrame label="The last hour as a table">
+    <TableFrame label="Table of the last hour">
       <table class="numbers">
         <caption>
           The last hour, minute by minute, the newest first. Counts are of the whole minute; running, waiting, nodes and

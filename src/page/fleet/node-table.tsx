@@ -28,10 +28,10 @@ const COLUMNS: readonly Column[] = [
   { key: 'waiting', name: 'Waiting', number: true, descending: true },
   { key: 'speed', name: 'Speed', number: true, listed: true, descending: true },
   { key: 'throughput', name: 'Tokens/s', number: true, descending: true },
-  { key: 'usage', name: 'KV in use', number: true, descending: true },
-  { key: 'hitRate', name: 'Prefix hits', number: true, descending: true },
+  { key: 'usage', name: 'KV', number: true, descending: true },
+  { key: 'hitRate', name: 'Hits', number: true, descending: true },
   { key: 'tokens', name: 'Tokens', number: true, listed: true, descending: true },
-  { key: 'attachedMs', name: 'Here for', number: true, listed: true, descending: true },
+  { key: 'attachedMs', name: 'Up', number: true, listed: true, descending: true },
 ];
 
 export interface NodeTableProps {
@@ -51,10 +51,12 @@ export function NodeTable({ rows, model, listed }: NodeTableProps) {
   const columns = COLUMNS.filter((column) => listed || !column.listed);
   return (
     <>
-      <TableFrame label="Nodes">
+      <TableFrame label="Table of nodes">
         <table class="node-table">
           <caption class="visually-hidden">
-            Nodes. Press a column's head to sort by it. Speed is of one sample, as the relay counts it.
+            Nodes. Press a column's head to sort by it. Speed is tokens a second of one sample, as the relay counts it;
+            KV the part of its KV slots in use; hits the part of prompts found in its prefix cache; up how long it has
+            been here.
           </caption>
           <thead>
             <tr>

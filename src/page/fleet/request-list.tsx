@@ -37,7 +37,7 @@ export function RequestList({ watch }: { watch: FleetWatch }) {
       {lines.length === 0 ? (
         <p class="quiet small">No request has come since the relay started.</p>
       ) : (
-        <TableFrame label="Requests">
+        <TableFrame label="Table of requests">
           <table class="request-table">
             <caption class="visually-hidden">
               Requests, open ones first, the newest first. Press a number for its events.
