@@ -8,7 +8,10 @@ import type { AllowFrom } from './allow-from.ts';
 import { answerHttp2 } from './answer-http2.ts';
 import { frameSinkKey } from './frame-sink.ts';
 import { frameTypeOf, http2FrameSink } from './frame-sinks.ts';
+import { ConnectionCount } from './limits/connection-count.ts';
 
+/** A gateway opens a few. */
+const CONNECTIONS = { ofHost: 512, most: 1_024, reserved: 256 } as const;
 /** Streams a client leaves are resets; a gateway's one channel may bring many at once, which is no attack. */
 const RESETS = 100_000;
 const SILENT_PATH = `/${SglangScheduler.typeName}/${SglangScheduler.method.subscribeKvEvents.name}`;
@@ -85,9 +88,11 @@ export async function listenGrpc(
     });
   });
   // Who may not connect costs no HTTP/2 session.
+  const connections = new ConnectionCount(CONNECTIONS);
   const front = createTcpServer((socket) => {
-    if (allowFrom.has(socket.remoteAddress ?? '')) server.emit('connection', socket);
-    else {
+    if (allowFrom.has(socket.remoteAddress ?? '')) {
+      if (connections.take(socket)) server.emit('connection', socket);
+    } else {
       log.warn({ address: socket.remoteAddress }, 'gRPC connection refused: --allow-from does not hold its address');
       socket.destroy();
     }

@@ -9,6 +9,9 @@ import type { RelayOptions, RelaySettings } from './options.ts';
 import { Certificate } from './web/certificate.ts';
 import { WebHosts } from './web/hosts.ts';
 
+/** Of the web port. */
+const WEB_CONNECTIONS = { most: 10_000, reserved: 1_000 } as const;
+
 /** Who may reach what, under which names, and how much of it. */
 export interface Trust {
   readonly access: WebAccess;
@@ -44,7 +47,7 @@ export function openTrust(options: RelayOptions, settings: RelaySettings, log: L
     allowFrom: new AllowFrom(allowFrom),
     hosts: new WebHosts(hosts),
     certificate: tlsCert === undefined ? undefined : new Certificate(tlsCert, tlsKey!, log),
-    connections: new ConnectionCount(settings.hostConnections, boundsHost),
+    connections: new ConnectionCount({ ofHost: settings.hostConnections, ...WEB_CONNECTIONS }),
     limiter: new RequestLimiter(settings.readMaxBytes),
     limits: {
       node: { rate: settings.nodeRate, inFlight: settings.nodeInFlight, bytes: settings.nodeBytes },

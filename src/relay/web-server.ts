@@ -33,8 +33,6 @@ export interface WebParts extends Omit<RequestParts, 'answer'> {
 /** A request's head comes within this, in milliseconds, or its connection is cut. */
 const HEAD_MS = 20_000;
 const KEEP_ALIVE_MS = 65_000;
-/** Connections of all hosts together. */
-const MAX_CONNECTIONS = 10_000;
 
 /**
  * Page, model files, the tokenizer's, the services for nodes and clients over Connect and gRPC-web, `/session`, `/healthz` and
@@ -44,7 +42,6 @@ export async function listenWeb(parts: WebParts): Promise<ListeningServer> {
   const { log, certificate, connections } = parts;
   const requests = new WebRequests({ ...parts, answer: answers(parts) });
   const { server, sessions } = certificate ? secureServer(certificate, requests) : plainServer(requests);
-  server.maxConnections = MAX_CONNECTIONS;
   server.prependListener('connection', (socket: Socket) => {
     // A secure server leaves Nagle's algorithm on, and each small answer then waits for an acknowledgement.
     if (connections.take(socket)) socket.setNoDelay(true);

@@ -1,17 +1,25 @@
 import type { Socket } from 'node:net';
-import { addressKey } from './address-key.ts';
+import { addressKey, isLoopback } from './address-key.ts';
 
-/** Open connections, by host: one that opens too many gets no more, and the others theirs. */
+export interface ConnectionBounds {
+  /** Of one host. */
+  readonly ofHost: number;
+  /** Of all together. */
+  readonly most: number;
+  /** Of `most`: what only this machine may take, and as many that only others may. Neither locks the other out. */
+  readonly reserved: number;
+}
+
+/** Open connections of one port, by host: one that opens too many gets no more, and the others theirs. */
 export class ConnectionCount {
   private readonly open = new Map<string, number>();
   private readonly sockets = new Set<Socket>();
-  private readonly maxOfHost: number;
-  private readonly counts: (address: string) => boolean;
+  private readonly bounds: ConnectionBounds;
+  /** Of this machine, behind whose address all of a proxy's clients are: no one host. */
+  private local = 0;
 
-  /** Hosts of which `counts` is false may have any number. */
-  constructor(maxOfHost: number, counts: (address: string) => boolean) {
-    this.maxOfHost = maxOfHost;
-    this.counts = counts;
+  constructor(bounds: ConnectionBounds) {
+    this.bounds = bounds;
   }
 
   /** False: it is one too many, and was cut. */
@@ -19,26 +27,39 @@ export class ConnectionCount {
     const address = socket.remoteAddress;
     // It is gone already.
     if (address === undefined) return false;
-    if (this.counts(address)) {
-      const key = addressKey(address);
-      const count = this.open.get(key) ?? 0;
-      if (count >= this.maxOfHost) {
-        socket.destroy();
-        return false;
-      }
-      this.open.set(key, count + 1);
-      socket.once('close', () => {
-        const left = this.open.get(key)! - 1;
-        if (left === 0) this.open.delete(key);
-        else this.open.set(key, left);
-      });
+    const host = isLoopback(address) ? undefined : addressKey(address);
+    if (!this.hasRoom(host)) {
+      socket.destroy();
+      return false;
     }
+    this.count(host, 1);
     this.sockets.add(socket);
-    socket.once('close', () => this.sockets.delete(socket));
+    socket.once('close', () => {
+      this.sockets.delete(socket);
+      this.count(host, -1);
+    });
     return true;
   }
 
   destroyAll(): void {
     for (const socket of this.sockets) socket.destroy();
+  }
+
+  private hasRoom(host: string | undefined): boolean {
+    const { ofHost, most, reserved } = this.bounds;
+    const all = this.sockets.size;
+    if (all >= most) return false;
+    if (host === undefined) return this.local < most - reserved;
+    return all - this.local < most - reserved && (this.open.get(host) ?? 0) < ofHost;
+  }
+
+  private count(host: string | undefined, change: number): void {
+    if (host === undefined) {
+      this.local += change;
+      return;
+    }
+    const left = (this.open.get(host) ?? 0) + change;
+    if (left === 0) this.open.delete(host);
+    else this.open.set(host, left);
   }
 }
