@@ -9,9 +9,9 @@ export const hold = computed((): string | undefined => {
   const onlyIdle = limits.value.onlyIdle && idleOffered;
   const onlyPluggedIn = limits.value.onlyPluggedIn && powerOffered;
   if (onlyPluggedIn && power.value === 'battery') return 'this computer runs on battery';
-  if (onlyPluggedIn && power.value === 'unknown') return 'the browser does not say whether this computer is plugged in';
+  if (onlyPluggedIn && power.value === 'silent') return 'the browser does not say whether this computer is plugged in';
   if (onlyIdle && use.value === 'active') return 'this computer is in use';
-  if (onlyIdle && use.value !== 'idle') return 'the browser does not say whether this computer is in use';
+  if (onlyIdle && use.value === 'silent') return 'the browser does not say whether this computer is in use';
   return undefined;
 });
 

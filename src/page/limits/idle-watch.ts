@@ -18,16 +18,17 @@ const { IdleDetector } = globalThis as { IdleDetector?: IdleDetectorClass };
 
 /** The browser can tell a page whether its computer is in use. */
 export const idleOffered = IdleDetector !== undefined;
-/** Whether somebody uses this computer; 'unknown': the browser was not asked, or does not say. */
-export const use = signal<'unknown' | 'denied' | 'active' | 'idle'>('unknown');
+/** Whether somebody uses this computer. undefined: no answer yet; 'silent': the browser does not say, by its user's word or not. */
+export const use = signal<'silent' | 'active' | 'idle' | undefined>(undefined);
 
 let watching: Promise<void> | undefined;
 
 /** Watches from now on where the browser allows it. `ask`: a user's click, in which the browser may ask them. */
 export function watchUse(ask: boolean): Promise<void> {
-  watching ??= start(ask).catch((error: Error) => {
+  watching ??= start(ask).catch(() => {
+    // The next time that the user asks for it is another try.
     watching = undefined;
-    use.value = error.name === 'NotAllowedError' ? 'denied' : 'unknown';
+    use.value = 'silent';
   });
   return watching;
 }
@@ -35,7 +36,7 @@ export function watchUse(ask: boolean): Promise<void> {
 async function start(ask: boolean): Promise<void> {
   if (!IdleDetector) return;
   if (ask && (await IdleDetector.requestPermission()) === 'denied') {
-    throw new DOMException('the user said no', 'NotAllowedError');
+    throw new Error('the user said no');
   }
   const detector = new IdleDetector();
   const tell = () => {

@@ -13,16 +13,17 @@ const browser = navigator as BatteryNavigator;
 
 /** The browser can tell a page whether its computer runs on battery. */
 export const powerOffered = browser.getBattery !== undefined;
-/** A computer without a battery is plugged in; 'unknown': the browser was not asked, or does not say. */
-export const power = signal<'unknown' | 'plugged-in' | 'battery'>('unknown');
+/** A computer without a battery is plugged in. undefined: no answer yet; 'silent': the browser does not say. */
+export const power = signal<'silent' | 'plugged-in' | 'battery' | undefined>(undefined);
 
 let watching: Promise<void> | undefined;
 
 /** Watches from now on where the browser allows it. */
 export function watchPower(): Promise<void> {
   watching ??= start().catch(() => {
-    // As where it is not offered at all; the next time that the user asks for it is another try.
+    // The next time that the user asks for it is another try.
     watching = undefined;
+    power.value = 'silent';
   });
   return watching;
 }

@@ -1,5 +1,3 @@
-import { DownloadPlan } from '../models/download-plan.tsx';
-
 /** What a visitor wants to know before they lend anything. */
 export function AboutCard() {
   return (
@@ -10,7 +8,6 @@ export function AboutCard() {
         <li>It works as long as the page is open. Pause and leave whenever you like: others take over what runs.</li>
         <li>It sees only the tokens of requests that the relay gives it, and shows and keeps none of them.</li>
       </ul>
-      <DownloadPlan />
     </section>
   );
 }

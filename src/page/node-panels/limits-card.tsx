@@ -99,8 +99,8 @@ function Times() {
 
 function idleHint(): string {
   if (!idleOffered) return 'This browser does not tell pages whether the computer is in use.';
-  if (limits.value.onlyIdle && use.value === 'denied') {
-    return 'The browser was told not to say whether this computer is in use: allow “Your device use” for this page, and tick this again.';
+  if (limits.value.onlyIdle && use.value === 'silent') {
+    return 'The browser does not say it: allow “Your device use” for this page, and tick this again.';
   }
   return 'After a minute without a touch. The browser asks whether this page may know.';
 }

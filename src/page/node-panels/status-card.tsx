@@ -1,6 +1,7 @@
 import { bytes, duration } from '../format.ts';
 import { TestProgress } from '../kernel-view.tsx';
 import { hold } from '../limits/hold.ts';
+import { DownloadPlan } from '../models/download-plan.tsx';
 import { detail, join, joined, leave, pause, paused, progress, rate, state } from '../node.ts';
 import { PAUSED_WORDS, STATE_NAMES, STATE_WORDS, TONES } from '../state-words.ts';
 import { webgpuHelp } from '../webgpu-help.ts';
@@ -22,6 +23,7 @@ export function StatusCard() {
       {detail.value && <Problem text={detail.value} />}
       {state.value === 'loading' && <TestProgress />}
       {state.value === 'loading' && <Download />}
+      {!help && !joined.value && <DownloadPlan />}
       {!help && <Buttons />}
     </section>
   );
