@@ -32,13 +32,15 @@ const TIER = LONG
       calmMs: 500,
     };
 const LEASE_MS = 3_000;
+/** Both tabs may load at once, on a machine that computes for others too. */
+const NO_NODE = ['--start-wait', '60s', '--rejoin-wait', '60s'];
 
 let relay: MortalRelay;
 let browser: TestBrowser;
 const tabs: TabNode[] = [];
 
 beforeAll(async () => {
-  relay = await MortalRelay.start(['--lease', `${LEASE_MS}ms`, '--heartbeat', '500ms']);
+  relay = await MortalRelay.start(['--lease', `${LEASE_MS}ms`, '--heartbeat', '500ms', ...NO_NODE]);
   browser = await TestBrowser.launch();
   for (let i = 0; i < 2; i++) tabs.push(await TabNode.open(browser, relay.webUrl));
 });

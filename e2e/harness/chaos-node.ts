@@ -4,6 +4,8 @@ import type { ReportFate } from './faulty-proxy.ts';
 export interface ChaosNode {
   /** It has work now. */
   readonly busy: boolean;
+  /** Rejects where it serves no more, and nobody told it to: put out by its relay, such as one that lied. Undisturbed. */
+  check(): Promise<void>;
   /** It goes without a word, and another comes. */
   kill(): Promise<void>;
   /** It goes, and says so; another comes. */

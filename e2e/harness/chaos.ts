@@ -67,9 +67,10 @@ export async function chaos(settings: Chaos): Promise<ChaosCount> {
     const pause = () => random.integer(0, pauseMs);
     const count = await runLoad(load, { requests, over, name: 'chaos', take: asInCalm, pauseMs: pause });
     await Promise.all([disturbed, restarted]);
+    expect(load.relay.accusations, 'no node lies').toEqual([]);
     return { count, hits };
   } catch (error) {
-    throw new Error(`seed ${seed}`, { cause: error });
+    throw new Error([`seed ${seed}`, ...load.relay.accusations].join('\n'), { cause: error });
   } finally {
     failed = true;
     await settled;

@@ -56,8 +56,14 @@ export async function disturb(
     const free = nodes.length - underWay.size > spared ? nodes.filter((node) => !underWay.has(node) && node.busy) : [];
     return free[random.integer(0, free.length - 1)];
   };
+  const check = async () => {
+    for (const node of nodes) if (!underWay.has(node)) await node.check();
+  };
   for (let turn = 0; !over() && failure === undefined; ) {
     await sleep(random.integer(1, calmMs));
+    await check().catch((error: unknown) => {
+      failure = error;
+    });
     let node = nextNode();
     for (; !node && !over(); node = nextNode()) await sleep(LOOK_MS);
     if (!node) break;
@@ -73,5 +79,6 @@ export async function disturb(
     underWay.set(node, done);
   }
   await Promise.all(underWay.values());
+  await check();
   if (failure !== undefined) throw failure;
 }

@@ -1,5 +1,5 @@
 import { type HostPort, parseHostPort } from '../../src/cli/values.ts';
-import { Command, node22, shoalScript } from './processes.ts';
+import { Command, node22, shoalScript, userEnvironment } from './processes.ts';
 
 export interface TestRelay {
   readonly grpc: HostPort;
@@ -12,8 +12,10 @@ export async function startRelay(
   args: readonly string[] = [],
   node = node22,
   script = shoalScript,
+  env: NodeJS.ProcessEnv = {},
 ): Promise<TestRelay> {
-  const command = new Command(node, [script, 'relay', '--port', '0', '--web-port', '0', '--audit-share', '0', ...args]);
+  const all = [script, 'relay', '--port', '0', '--web-port', '0', '--audit-share', '0', ...args];
+  const command = new Command(node, all, { ...userEnvironment(), ...env });
   try {
     const [, webUrl] = await command.line(/^page +(https?:\/\/\S+?)\/?$/, 20_000);
     const [, address] = await command.line(/^worker +grpc:\/\/(\S+)$/, 5_000);

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { TinyModel } from '../../src/model/testing/tiny-model.ts';
+import type { SessionEnd } from '../../src/node/session-options.ts';
 import type { ChaosNode } from './chaos-node.ts';
 import { type CpuNode, openCpuNode } from './cpu-node.ts';
 import { FaultyProxy, type ReportFate } from './faulty-proxy.ts';
@@ -22,6 +23,7 @@ interface Body {
   readonly proxy: FaultyProxy;
   readonly runner: PacedRunner;
   readonly cpu: CpuNode;
+  end: SessionEnd | undefined;
 }
 
 let made = 0;
@@ -46,6 +48,11 @@ export class SimulatedNode implements ChaosNode {
 
   get engine() {
     return this.#body.cpu.engine;
+  }
+
+  async check(): Promise<void> {
+    const { end } = this.#body;
+    if (end) throw new Error(`a node's session ended by itself: ${JSON.stringify(end)}`);
   }
 
   async kill(): Promise<void> {
@@ -108,5 +115,9 @@ async function embody(settings: SimulatedSettings): Promise<Body> {
       return paced;
     },
   });
-  return { proxy, runner: paced!, cpu };
+  const body: Body = { proxy, runner: paced!, cpu, end: undefined };
+  void cpu.ended.then((end) => {
+    body.end = end;
+  });
+  return body;
 }

@@ -35,6 +35,12 @@ export class TabNode implements ChaosNode {
     return this.#proxy.sinceTold < BUSY_MS;
   }
 
+  async check(): Promise<void> {
+    const said = "document.documentElement.dataset.state === 'error' && document.documentElement.dataset.error";
+    const error = await this.#page.evaluate<string | false>(said);
+    if (error !== false) throw new Error(`a tab serves no more: ${error}`);
+  }
+
   /** Not even its Detach arrives. */
   async kill(): Promise<void> {
     await this.#proxy.close();
