@@ -1,5 +1,6 @@
 import uPlot from 'uplot';
 import type { ChartSpec } from './chart-specs.ts';
+import { timeOfDay } from './format.ts';
 import type { HistoryColumns } from './history-columns.ts';
 
 const HEIGHT = 132;
@@ -143,14 +144,9 @@ function alone(plot: uPlot, series: number, show: boolean): number[] | null {
   return found;
 }
 
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
-
 function timeLabels(plot: uPlot, ticks: number[]): string[] {
   // Of less than a few minutes, seconds tell ticks apart.
   const [from, to] = [plot.scales.x?.min ?? 0, plot.scales.x?.max ?? HOUR_S];
   const seconds = to - from < 240;
-  return ticks.map((tick) => {
-    const date = new Date(tick * 1_000);
-    return seconds ? `${clock.format(date)}:${String(date.getSeconds()).padStart(2, '0')}` : clock.format(date);
-  });
+  return ticks.map((tick) => timeOfDay(tick).slice(0, seconds ? undefined : 5));
 }

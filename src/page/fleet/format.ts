@@ -1,7 +1,9 @@
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1, minimumFractionDigits: 1 });
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const clock = new Intl.DateTimeFormat('en', {
+  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' },
+} as const);
 
 /** Of what is not known. */
 export const UNKNOWN = '–';
@@ -40,7 +42,7 @@ export function age(ms: number): string {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** Time of day; `seconds` since 1970. */
+/** Time of day as 17:04:05; `seconds` since 1970. */
 export function timeOfDay(seconds: number): string {
   return clock.format(seconds * 1_000);
 }
