@@ -232,6 +232,16 @@ describe('an ordinary constraint opens in time', () => {
     newPool({ dearCost: Number.POSITIVE_INFINITY, cheapMs: 600 });
     expect(await settledBefore(3)).toBeLessThan(3);
   });
+
+  // At a second each, and none for the workers that are lost, it would be refused after 30 s.
+  it.runIf(process.env.SHOAL_LONG === '1')(
+    'where more of those look cheap than have 30 s',
+    { timeout: 90_000 },
+    async () => {
+      newPool({ dearCost: Number.POSITIVE_INFINITY });
+      expect(await settledBefore(40)).toBeLessThan(40);
+    },
+  );
 });
 
 it('what nobody waits for any more is not compiled', async () => {

@@ -1,5 +1,6 @@
 import { GrammarError, type GrammarMatcher, type Grammars } from '../grammars.ts';
 import type { Constraint } from '../request.ts';
+import { CheapSlice } from './cheap-slice.ts';
 import { CompileLane } from './compile-lane.ts';
 import { constraintCost } from './constraint-cost.ts';
 import { GrammarLink, LinkLostError } from './grammar-link.ts';
@@ -10,9 +11,11 @@ import { RefusedConstraints } from './refused-constraints.ts';
 export interface GrammarLimits {
   /** Milliseconds that a constraint may take to compile. */
   readonly compileMs: number;
-  /** From what cost on it waits with the dear ones (constraint-cost.ts), and milliseconds after which it joins them. */
+  /** From what cost on it waits with the dear ones (constraint-cost.ts). */
   readonly dearCost: number;
+  /** Milliseconds after which it joins them: at most, and after many of which that was true (cheap-slice.ts). */
   readonly cheapMs: number;
+  readonly leastCheapMs: number;
   /** Milliseconds that one token may take to follow, and an output so far when it is opened. */
   readonly acceptMs: number;
   readonly openMs: number;
@@ -24,6 +27,7 @@ const LIMITS: GrammarLimits = {
   compileMs: 5_000,
   dearCost: 25_000,
   cheapMs: 1_000,
+  leastCheapMs: 200,
   acceptMs: 2_000,
   openMs: 5_000,
   maxHeapBytes: 512 * 2 ** 20,
@@ -59,6 +63,7 @@ export class GrammarPool implements Grammars {
   /** One constraint a lane is placed at a time. */
   readonly #cheap = new CompileLane();
   readonly #dear = new CompileLane();
+  readonly #slice: CheapSlice;
   readonly #turnedOutDear = new Set<string>();
   /** Where the lanes are at work. */
   readonly #busy = new Set<GrammarSlot>();
@@ -70,6 +75,7 @@ export class GrammarPool implements Grammars {
     this.#vocabulary = vocabulary;
     this.#start = start;
     this.#limits = { ...LIMITS, ...limits };
+    this.#slice = new CheapSlice(this.#limits.cheapMs, this.#limits.leastCheapMs);
   }
 
   /** Workers there are. */
@@ -123,6 +129,7 @@ export class GrammarPool implements Grammars {
   }
 
   #turnsOutDear({ key }: PooledMatcher): void {
+    this.#slice.overrun();
     this.#turnedOutDear.add(key);
     for (const oldest of this.#turnedOutDear) {
       if (this.#turnedOutDear.size <= MOST_DEAR) break;
@@ -151,15 +158,22 @@ export class GrammarPool implements Grammars {
 
   /** Compiles the matcher's constraint and opens it. Rejects with LinkLostError or GrammarError. */
   async #place(matcher: PooledMatcher, dear: boolean): Promise<GrammarAnswer> {
-    const { compileMs, openMs, cheapMs } = this.#limits;
+    const { compileMs, openMs } = this.#limits;
+    const sliceMs = dear ? Number.POSITIVE_INFINITY : this.#slice.ms;
     const having = this.#used().find((slot) => slot.grammars.has(matcher.key));
     if (having !== undefined) return this.#openIn(having, matcher, openMs);
     const empty = this.#alive().filter((slot) => slot.matchers.size === 0 && !this.#busy.has(slot));
     const first = empty.find((slot) => slot.grammars.has(matcher.key)) ?? empty[0] ?? this.#newSlot();
     this.#busy.add(first);
+    const since = performance.now();
+    // Where the worker is likely to be lost, the next starts meanwhile.
+    if (!dear && this.#slice.isShort && empty.length < 2) this.#newSlot();
     try {
-      await this.#compile(first, matcher, dear ? compileMs : Math.min(compileMs, cheapMs));
-      const answer = await this.#openIn(first, matcher, dear ? openMs : Math.min(openMs, cheapMs));
+      await this.#compile(first, matcher, Math.min(compileMs, sliceMs));
+      const answer = await this.#openIn(first, matcher, Math.min(openMs, sliceMs));
+      if (!dear) this.#slice.kept();
+      // It was given too little time, beside those that only looked cheap.
+      else if (performance.now() - since <= this.#limits.cheapMs) this.#turnedOutDear.delete(matcher.key);
       const used = this.#used().filter((slot) => slot !== first);
       if (!answer.ok || matcher.isClosed || used.length < MOST_USED) return answer;
       const target = used.reduce((a, b) => (a.matchers.size <= b.matchers.size ? a : b));
