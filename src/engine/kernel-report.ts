@@ -24,6 +24,8 @@ export interface KernelReport {
   readonly precision: KernelFlags['precision'];
   /** Variants that passed. */
   readonly passed: number;
+  /** Those that weren't tried for want of time: they aren't used either, and are tried at a later start. */
+  readonly untested: number;
   /** Those that aren't used. */
   readonly failed: readonly { readonly name: string; readonly why: string }[];
 }

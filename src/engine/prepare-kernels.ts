@@ -76,12 +76,12 @@ export async function prepareKernels(
         if (error instanceof KernelLost) await keep(false, error.results.filter(spared));
         throw error;
       }
-      await keep(true);
+      await keep(tuner.untested === 0);
     }
     return prepared(tuner, setup, isKept ? 'kept' : 'tested', async () => {
       const before = tuner.results.length;
       const sound = await tuner.tryUnforeseen();
-      if (tuner.results.length > before) await keep(true);
+      if (tuner.results.length > before) await keep(tuner.untested === 0);
       return sound;
     });
   }, signal ?? new AbortController().signal);
@@ -95,7 +95,7 @@ function prepared(
 ): PreparedKernels {
   const report = (): KernelReport => {
     const failed = tuner.results.flatMap(({ name, why }) => (why === undefined ? [] : [{ name, why }]));
-    return { from, precision, passed: tuner.results.length - failed.length, failed };
+    return { from, precision, passed: tuner.results.length - failed.length, untested: tuner.untested, failed };
   };
   return { choices: tuner.choices, report, settle };
 }

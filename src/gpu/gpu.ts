@@ -88,14 +88,14 @@ export class Gpu {
   }
 
   /** Runs `compile` at once, or leaves it to compileLate: of a kernel that others can stand in for. */
-  async late(compile: () => Promise<void>): Promise<void> {
-    if (this.#late) this.#late.add(compile);
+  async late(compile: () => Promise<void>, when?: 'soon' | 'later'): Promise<void> {
+    if (this.#late) this.#late.add(compile, when);
     else await compile();
   }
 
   /**
    * Compiles what was left for later, one after the other. Resolves with what the device refused and others stand in for;
-   * rejects with ShaderError where it refused what is awaited. While `busy`, what others stand in for waits a little.
+   * rejects with ShaderError where it refused what is awaited. While `busy`, what need not come soon waits a little.
    */
   async compileLate(busy?: () => boolean): Promise<readonly ShaderError[]> {
     return (await this.#late?.compileAll(busy)) ?? [];

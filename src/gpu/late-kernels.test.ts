@@ -61,15 +61,16 @@ test('what others stand in for waits while there is other work, but not for ever
     const done: string[] = [];
     late.addAwaited(async () => void done.push('awaited'));
     for (const name of ['first', 'second', 'third']) late.add(async () => void done.push(name));
+    late.add(async () => void done.push('soon'), 'soon');
     let busy = true;
     const all = late.compileAll(() => busy);
     await vi.advanceTimersByTimeAsync(4_900);
-    expect(done).toEqual(['awaited']);
+    expect(done).toEqual(['awaited', 'soon']);
     await vi.advanceTimersByTimeAsync(200);
-    expect(done).toEqual(['awaited', 'first']);
+    expect(done).toEqual(['awaited', 'soon', 'first']);
     busy = false;
     await vi.advanceTimersByTimeAsync(50);
-    expect(done).toEqual(['awaited', 'first', 'second', 'third']);
+    expect(done).toEqual(['awaited', 'soon', 'first', 'second', 'third']);
     expect(await all).toEqual([]);
   } finally {
     vi.useRealTimers();

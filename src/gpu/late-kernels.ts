@@ -7,6 +7,7 @@ const LOOK_MS = 25;
 /** Kernels that are compiled once those are there without which nothing runs. */
 export class LateKernels {
   #awaited: (() => Promise<void>)[] = [];
+  #soon: (() => Promise<void>)[] = [];
   #waiting: (() => Promise<void>)[] = [];
   #ended = false;
 
@@ -15,25 +16,28 @@ export class LateKernels {
     this.#awaited.push(compile);
   }
 
-  /** `compile` puts a kernel to use that others stand in for; it is called once. */
-  add(compile: () => Promise<void>): void {
-    this.#waiting.push(compile);
+  /** `compile` puts a kernel to use that others stand in for, some at a price: those come `soon`; it is called once. */
+  add(compile: () => Promise<void>, when: 'soon' | 'later' = 'later'): void {
+    (when === 'soon' ? this.#soon : this.#waiting).push(compile);
   }
 
   /**
    * Compiles all that wait, one after the other: what runs meanwhile has a core to itself. What is awaited comes first.
-   * What others stand in for waits while `busy`, for HOLD_MS at most each. Resolves with those that the device refused and
+   * What need not come soon waits while `busy`, for HOLD_MS at most each. Resolves with those that the device refused and
    * others go on standing in for; rejects with ShaderError where it refused others.
    */
   async compileAll(busy: () => boolean = () => false): Promise<readonly ShaderError[]> {
-    const [awaited, compiles] = [this.#awaited, this.#waiting];
+    const awaited = this.#awaited;
+    const compiles = [...this.#soon, ...this.#waiting];
+    const soon = this.#soon.length;
     this.#awaited = [];
+    this.#soon = [];
     this.#waiting = [];
     for (const compile of awaited) if (!this.#ended) await compile();
     // A kernel of every layer is one.
     const refused = new Map<string, ShaderError>();
-    for (const compile of compiles) {
-      for (let held = 0; held < HOLD_MS && !this.#ended && busy(); held += LOOK_MS) await pause(LOOK_MS);
+    for (const [i, compile] of compiles.entries()) {
+      for (let held = 0; i >= soon && held < HOLD_MS && !this.#ended && busy(); held += LOOK_MS) await pause(LOOK_MS);
       if (this.#ended) break;
       try {
         await compile();
@@ -49,6 +53,7 @@ export class LateKernels {
   end(): void {
     this.#ended = true;
     this.#awaited = [];
+    this.#soon = [];
     this.#waiting = [];
   }
 }

@@ -67,3 +67,9 @@ export function defaultChoice(
     matmul: many,
   };
 }
+
+/** A choice of as few variants as can be: that of many columns for all, but for fragments, beside which that of one is. */
+export function leanChoice({ splits, matvec, matmul }: LinearChoice): LinearChoice {
+  const few = matmul.path === 'matrix' ? matvec[0]! : matmul;
+  return { splits, matvec: matvec.map(() => few), matmul };
+}

@@ -146,7 +146,7 @@ async function compileFirst(
   return { matvec: matvec.map(() => first), matmul: fragments ?? first };
 }
 
-/** Puts all that was chosen in its place. */
+/** Puts all that was chosen in its place; that of one column first, by which a sequence decodes. */
 async function compileRest(
   gpu: Gpu,
   format: MatrixFormat,
@@ -155,8 +155,13 @@ async function compileRest(
   kernels: LinearKernels,
 ): Promise<void> {
   const compile = (variant: LinearVariant) => LinearKernel.compile(gpu, format, variant, form);
-  for (const [i, variant] of choice.matvec.entries()) kernels.matvec[i] = await compile(variant);
-  kernels.matmul = await compile(choice.matmul);
+  await gpu.late(async () => {
+    kernels.matvec[0] = await compile(choice.matvec[0]!);
+  }, 'soon');
+  await gpu.late(async () => {
+    for (const [i, variant] of choice.matvec.entries()) kernels.matvec[i] = await compile(variant);
+    kernels.matmul = await compile(choice.matmul);
+  });
 }
 
 async function bindPart(
@@ -174,7 +179,7 @@ async function bindPart(
   const words = wordsOfRow(part.format, matrix.columns);
   checkChoice(choice);
   const kernels = await compileFirst(gpu, part.format, form, choice, shape.mostColumns);
-  await gpu.late(() => compileRest(gpu, part.format, form, choice, kernels));
+  await compileRest(gpu, part.format, form, choice, kernels);
   const [weights, ...scales] = part.planes;
   const unused = await gpu.placeholder();
   const [fields, reads, writes, sums] = finishParts(finish);

@@ -64,3 +64,16 @@ export class TunerBudget {
     return left > 0 && (this.#each ?? 0) * kernels <= left;
   }
 }
+
+/**
+ * What `work` gives; undefined where that takes longer than `ms`. What is being compiled can't be called off: it is waited
+ * for no longer, and what becomes of it is nobody's concern.
+ */
+export async function within<T>(work: Promise<T>, ms: number): Promise<T | undefined> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), ms);
+  });
+  work.catch(() => {});
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}

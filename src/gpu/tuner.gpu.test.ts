@@ -105,6 +105,30 @@ test.runIf(LONG)(
   180_000,
 );
 
+test('what there is no time for is not used, and tried at a later start', async () => {
+  const device = await testDevice();
+  const choice: LinearChoice = { ...withThreads(16), matvec: MATVEC_COLUMNS.map(() => withThreads(24).matmul) };
+  const [many, few] = [withThreads(16), withThreads(24)].map(nameOf);
+  const offers = { linear: () => [choice] };
+  const [product] = ONE_PRODUCT.products.map(({ part, form }) => productKey(part, form));
+  const hurried = new Tuner(device, ONE_PRODUCT, { ...OPTIONS, offers, totalMs: 0 });
+  await hurried.run();
+  // Nothing is served without one of them.
+  expect(hurried.results.map(({ name }) => name).filter((name) => name.startsWith('linear'))).toEqual([many]);
+  expect(hurried.untested).toBe(1);
+  expect(productNames(hurried)[product!]).toBe(choiceName(withThreads(16)));
+  const { part, form } = ONE_PRODUCT.products[0]!;
+  expect(hurried.choices.linear(part, form)).toEqual(withThreads(16));
+  const later = new Tuner(device, ONE_PRODUCT, {
+    ...{ ...OPTIONS, offers },
+    known: { choices: hurried.names, results: hurried.results },
+  });
+  await later.run();
+  expect(later.untested).toBe(0);
+  expect(later.results.map(({ name }) => name)).toEqual([...hurried.results.map(({ name }) => name), few]);
+  expect(productNames(later)[product!]).toBe(choiceName(choice));
+});
+
 test('variants whose WGSL is wrong are found, told and not used', async () => {
   const device = await newTestDevice();
   mutate(device, (code) => {

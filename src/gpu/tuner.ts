@@ -5,24 +5,27 @@ import { DeviceWatch, TrialLost } from './device-watch.ts';
 import type { KernelChoices, Precision } from './kernel-choices.ts';
 import { type KernelNeeds, type ProductNeed, productKey } from './kernel-needs.ts';
 import { type KernelOffers, kernelOffers } from './kernel-offers.ts';
-import { defaultChoice, type LinearChoice, type LinearPartShape } from './linear-choice.ts';
+import { defaultChoice, type LinearChoice, type LinearPartShape, leanChoice } from './linear-choice.ts';
 import { isSoftware } from './linear-features.ts';
 import { LinearTimer } from './linear-timer.ts';
 import { linearUseName, linearUses } from './linear-trial.ts';
 import type { LinearForm } from './linear-variant.ts';
 import { KernelFailure, KernelLost, type KernelResult, otherCount, SelfTest } from './self-test.ts';
-import { fastest, TunerBudget } from './tuner-pick.ts';
+import { fastest, TunerBudget, within } from './tuner-pick.ts';
 import type { TunerRecord } from './tuner-record.ts';
-import { TILE_ROWS } from './weight-format.ts';
+import { namesOf, worthTuning } from './worth-tuning.ts';
 
-/** How long the tuner may take beside the self-test, compiling included: a software adapter compiles slowly. */
+/**
+ * How long self-test and tuner may take in all. What nothing can be served without is tried however long that takes; a
+ * variant that something stands in for is tried at a later start where time runs out.
+ */
+const TOTAL_MS = 10_000;
+/** Of these, what the tuner may take beside the self-test, compiling included: a software adapter compiles slowly. */
 const TUNE_MS = { software: 3_000, hardware: 5_000 } as const;
 /** Weights of a product that is timed: on a GPU more than its caches hold. */
 const TIMED_WEIGHTS = { software: 1 << 21, hardware: 1 << 27 } as const;
 /** Where names tell attention's choice. */
 const ATTENTION = 'attention';
-/** Products of fewer weights in a step aren't worth a choice. */
-const LEAST_WEIGHTS = 1 << 20;
 
 export interface TunerOptions {
   readonly precision: Precision;
@@ -33,6 +36,7 @@ export interface TunerOptions {
   /** One kernel at a time, so that a lost device tells whose fault it is. */
   readonly careful?: boolean;
   /** Default: some seconds. */
+  readonly totalMs?: number;
   readonly tuneMs?: number;
   /** Default: some million. */
   readonly leastWeights?: number;
@@ -59,6 +63,7 @@ export class Tuner {
   #attention: AttentionChoice;
   /** Products asked for that `needs` doesn't name. */
   readonly #unforeseen = new Map<string, { part: LinearPartShape; form: LinearForm }>();
+  #untested = 0;
   #done = 0;
   #total = 0;
   #ended = false;
@@ -77,6 +82,11 @@ export class Tuner {
   /** What became of each kernel that was tried. */
   get results(): readonly KernelResult[] {
     return this.#test.results;
+  }
+
+  /** Variants of defaults for which there was no time: they aren't used, and tried at a later start. */
+  get untested(): number {
+    return this.#untested;
   }
 
   /** The name of each product's choice, by productKey, and of attention's. */
@@ -126,25 +136,31 @@ export class Tuner {
   async run(): Promise<void> {
     const { products } = this.#needs;
     const offers = products.map(({ part, form }) => this.#offers.linear(part, form));
-    const worth = this.#worthTuning();
+    const worth = this.#options.forced ? [] : worthTuning(products, this.#options.leastWeights);
     const forms = this.#offers.attention(this.#needs.attention);
-    this.#total = forms.length + otherCount(this.#needs) + this.#namesOf(products, offers, worth).size;
+    this.#total = forms.length + otherCount(this.#needs) + namesOf(products, offers, worth).size;
     this.#progress(0);
     const start = performance.now();
-    const firsts = products.map(({ part, form }, i) => ({ part, form, choice: offers[i]![0]! }));
+    const total = new TunerBudget(this.#options.totalMs ?? TOTAL_MS, () => performance.now());
+    const leans = products.map(({ part, form }, i) => ({ part, form, choice: leanChoice(offers[i]![0]!) }));
     if (this.#options.careful) await this.#test.tryOthers(this.#needs, forms[0]!, true);
-    else await this.#tryTogether(firsts);
-    for (const [i, { part, form }] of products.entries()) {
+    else await this.#tryTogether(leans);
+    for (const { part, form, choice } of leans) {
       this.#options.signal?.throwIfAborted();
-      this.#chosen.set(productKey(part, form), await this.#sound(part, form, offers[i]![0]!));
+      this.#chosen.set(productKey(part, form), await this.#sound(part, form, choice));
     }
+    const wholes = leans.map(({ part, form, choice }, i) => ({ part, form, lean: choice, choice: offers[i]![0]! }));
+    await within(this.#tryWholes(wholes, total), total.leftMs);
+    const tried = new Set(this.results.map(({ name }) => name));
+    this.#untested = [...namesOf(products, offers, [])].filter((name) => !tried.has(name)).length;
     const kind = isSoftware(this.#device.adapterInfo) ? 'software' : 'hardware';
-    const budget = new TunerBudget(this.#options.tuneMs ?? TUNE_MS[kind], () => performance.now());
+    const tuneMs = Math.min(this.#options.tuneMs ?? TUNE_MS[kind], total.leftMs);
+    const budget = new TunerBudget(tuneMs, () => performance.now());
     budget.learn(this.#test.results.length, performance.now() - start);
-    if (worth.length > 0) {
+    if (worth.length > 0 && this.#untested === 0) {
       this.#attention = await tuneAttention(this.#watch, this.#test, this.#needs.attention, forms, budget);
     }
-    for (const need of worth) {
+    for (const need of this.#untested === 0 ? worth : []) {
       this.#options.signal?.throwIfAborted();
       if (!(await this.#tune(need, budget, TIMED_WEIGHTS[kind]))) break;
     }
@@ -164,6 +180,23 @@ export class Tuner {
     }
     this.#unforeseen.clear();
     return sound;
+  }
+
+  /** Puts defaults in the place of leaner choices, one after the other, as long as there is time. */
+  async #tryWholes(
+    wholes: readonly { part: LinearPartShape; form: LinearForm; lean: LinearChoice; choice: LinearChoice }[],
+    total: TunerBudget,
+  ): Promise<void> {
+    for (const { part, form, lean, choice } of wholes) {
+      const key = productKey(part, form);
+      // What the plain path stands in for by now.
+      if (this.#chosen.get(key) !== lean) continue;
+      if (total.leftMs === 0) return;
+      this.#options.signal?.throwIfAborted();
+      if (!this.#options.careful) await this.#test.compile(part.format, form, choice);
+      const sound = await this.#sound(part, form, choice);
+      if (total.leftMs > 0) this.#chosen.set(key, sound);
+    }
   }
 
   /** Compiles defaults and tries all but products at once; where the device is lost by that, nobody knows by what. */
@@ -200,14 +233,8 @@ export class Tuner {
     const kernels = (choice: LinearChoice) => linearUses(part.format, form, choice).length;
     if (!budget.fits(kernels(base) + kernels(others[0]!))) return false;
     const timing = this.#timeOthers(need, base, others, budget, mostWeights);
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const late = new Promise<'late'>((resolve) => {
-      timer = setTimeout(() => resolve('late'), budget.leftMs);
-    });
-    // What is being compiled can't be called off: it is waited for no longer, and not taken.
-    timing.catch(() => {});
-    const chosen = await Promise.race([timing, late]).finally(() => clearTimeout(timer));
-    if (chosen === 'late') return false;
+    const chosen = await within(timing, budget.leftMs);
+    if (chosen === undefined) return false;
     this.#chosen.set(key, chosen);
     return budget.leftMs > 0;
   }
@@ -258,30 +285,6 @@ export class Tuner {
   #offeredAttention(): AttentionChoice[] {
     const forms = this.#offers.attention(this.#needs.attention);
     return forms.flatMap((whole) => forms.map((parts) => ({ whole, parts })));
-  }
-
-  /** Products with something to choose, those that a step spends most on first. */
-  #worthTuning(): ProductNeed[] {
-    if (this.#options.forced) return [];
-    const weights = ({ part, uses }: ProductNeed) => part.tiles * TILE_ROWS * part.columns * uses;
-    return this.#needs.products
-      .filter((need) => weights(need) >= (this.#options.leastWeights ?? LEAST_WEIGHTS))
-      .sort((a, b) => weights(b) - weights(a));
-  }
-
-  #namesOf(
-    products: readonly ProductNeed[],
-    offers: readonly (readonly LinearChoice[])[],
-    worth: readonly ProductNeed[],
-  ): Set<string> {
-    const names = new Set<string>();
-    products.forEach((need, i) => {
-      const { part, form } = need;
-      for (const choice of worth.includes(need) ? offers[i]! : offers[i]!.slice(0, 1)) {
-        for (const use of linearUses(part.format, form, choice)) names.add(linearUseName(use));
-      }
-    });
-    return names;
   }
 
   /** What may be chosen for a product, with what stands in for it. */

@@ -19,7 +19,7 @@ export function TestProgress() {
 /** What the self-test came to, and a button that has it run again. */
 export function KernelTest() {
   if (!facts.value) return null;
-  const { from, precision, passed, failed } = facts.value.kernels;
+  const { from, precision, passed, untested, failed } = facts.value.kernels;
   return (
     <>
       <dl class="facts">
@@ -27,6 +27,7 @@ export function KernelTest() {
         <dd data-kernels={from}>
           {FROM_WORDS[from]}
           {from !== 'off' && `: ${passed} variants passed, ${failed.length} failed`}
+          {untested > 0 && `; ${untested} wait for a later start, and aren’t used before`}
           {precision === 'fast' && '; fast, of less precision'}
         </dd>
       </dl>
