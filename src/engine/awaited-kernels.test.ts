@@ -48,3 +48,14 @@ it('one that is aborted meanwhile ends, and is no more there when they are', asy
   expect(served.engine.idle).toBe(true);
   expect(served.result(1n).ids).toEqual([]);
 });
+
+it('a prompt is being computed from its start until its first token', async () => {
+  const { served } = await serve();
+  expect(served.engine.prefilling).toBe(false);
+  served.submit(request(1n, [1, 2, 3], { maxNewTokens: 4 }));
+  expect(served.engine.prefilling).toBe(true);
+  await served.until(() => served.result(1n).ids.length > 0);
+  expect(served.engine.prefilling).toBe(false);
+  await served.until(() => served.allEnded());
+  expect(served.engine.prefilling).toBe(false);
+});
