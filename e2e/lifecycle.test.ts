@@ -152,6 +152,7 @@ describe('a page comes and goes', () => {
     expect(performance.now() - crashedAt).toBeLessThan(20_000);
     expect(await nodes(relay)).toBe(1);
     await expectServes(relay);
+    expect(await page.getByRole('list', { name: 'Log' }).innerText()).toMatch(/The GPU was lost .*starts again/);
   });
 
   test.each([

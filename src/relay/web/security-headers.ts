@@ -9,8 +9,7 @@ export const pagePolicy = (connectTo: readonly string[]) =>
     "worker-src 'self'",
     ["connect-src 'self'", ...connectTo].join(' '),
     "style-src 'self'",
-    // Its icon is an empty one.
-    "img-src 'self' data:",
+    "img-src 'self'",
     "base-uri 'none'",
     "form-action 'none'",
     "frame-ancestors 'none'",
