@@ -7,7 +7,8 @@
 //   results  [logits rows, 4] u32: id, non-finite, bits of the logprob, 0
 //   lastIds  [maxSequences] the id each slot sampled last
 //
-// A workgroup of THREADS a job. Weights count from their bucket's top, in units of it such that all tokens' fit a word.
+// A workgroup of THREADS for every so many jobs as there are workgroups: where a search is rare, a few go through all jobs,
+// since SwiftShader makes room for each one's threads before they find that there is nothing to do. Weights count from their bucket's top, in units of it such that all tokens' fit a word.
 // Prepend step, logit-key, sampler-state, threefry, draw, tell-id and search-tokens.
 struct Params {
   vocabulary: u32,
@@ -26,20 +27,27 @@ struct Params {
 @group(0) @binding(8) var<storage, read_write> lastIds: array<u32>;
 
 @compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let job = group.x;
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  for (var job = group.x; job < 2u * params.tileRows; job += groups.x) {
+    let there = params.firstRow + job % params.tileRows < step[STEP_LOGITS];
+    if (there && jobs[job * JOB_STATE + JOB_WHOLE] != 0u) {
+      searchWhole(job, lane);
+      workgroupBarrier();
+    }
+  }
+}
+
+fn searchWhole(job: u32, lane: u32) {
   let row = job % params.tileRows;
   let record = params.firstRow + row;
-  if (job >= 2u * params.tileRows || record >= step[STEP_LOGITS]) {
-    return;
-  }
   let at = step[STEP_LOGITS_AT] + record * 16u;
   let jobAt = job * JOB_STATE;
   let pickAt = job * PICK_STATE;
-  var task = select(0u, TASK_CUT, jobs[jobAt + JOB_WHOLE] != 0u);
-  if (task == 0u) {
-    return;
-  }
+  var task = TASK_CUT;
   var s: Search;
   s.rowAt = row * params.vocabulary;
   s.digitsAt = job * SEARCH_STATE;

@@ -59,7 +59,8 @@ interface Subject {
 /** Constrained decode against greedy decode, through the engine; layers of the bundled model, random weights. */
 export async function grammarTable(setting: Setting): Promise<BenchTable> {
   const rows: BenchRow[] = [];
-  for (const vocabulary of VOCABULARIES) {
+  const wanted = setting.request.only?.vocabularies ?? VOCABULARIES;
+  for (const vocabulary of VOCABULARIES.filter((one) => wanted.includes(one))) {
     const subject = await open(setting, vocabulary);
     try {
       rows.push(...(await measure(setting, subject)));

@@ -11,16 +11,16 @@ import {
 import { randomCheckpoint } from './random-checkpoint.ts';
 import { type BenchRow, type BenchTable, fixed, percent } from './report.ts';
 import type { Setting } from './setting.ts';
-import { percentile } from './stats.ts';
+import { median, middleMean, percentile } from './stats.ts';
 
 const VOCABULARIES = [512, 49_152, 151_936] as const;
 const BATCHES = [1, 8] as const;
 const LEAST_SHARE = 0.9;
 const CONTEXT = 64;
-/** Decode steps of one submit: fewer where a step is long. */
-const REPEATS: Readonly<Record<number, number>> = { 512: 16, 49152: 4, 151936: 2 };
-/** Turns of each case, at least. */
-const ROUNDS: Readonly<Record<number, number>> = { 512: 8, 49152: 4, 151936: 3 };
+/** Decode steps of one submit, of one row and of eight: fewer where a step is long, as many as a turn takes 30 ms at least. */
+const REPEATS: Readonly<Record<number, readonly [number, number]>> = { 512: [16, 16], 49152: [8, 4], 151936: [8, 2] };
+/** Turns of each case. */
+const ROUNDS: Readonly<Record<number, number>> = { 512: 16, 49152: 12, 151936: 8 };
 const GREEDY: SamplingParams = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 1n, sampleIndex: 0 };
 
 interface Case {
@@ -63,10 +63,14 @@ const CASES: readonly Case[] = [
 /** Sampled decode against greedy decode of the same steps, over the layers of the bundled model and random heads. */
 export async function samplingTable(setting: Setting): Promise<BenchTable> {
   const rows: BenchRow[] = [];
-  for (const vocabulary of VOCABULARIES) {
+  const { vocabularies = VOCABULARIES, batches = BATCHES, lines = [''] } = setting.request.only ?? {};
+  const cases = CASES.filter(({ name }) => lines.some((text) => name.includes(text)));
+  for (const vocabulary of VOCABULARIES.filter((one) => vocabularies.includes(one))) {
     const runner = await openRunner(setting, vocabulary);
     try {
-      for (const batch of BATCHES) rows.push(...(await measure(setting, runner, batch)));
+      for (const batch of BATCHES.filter((one) => batches.includes(one))) {
+        rows.push(...(await measure(setting, runner, batch, cases)));
+      }
     } finally {
       runner.destroy();
     }
@@ -74,7 +78,7 @@ export async function samplingTable(setting: Setting): Promise<BenchTable> {
   return {
     name: 'sampling',
     title: 'Sampled decode against greedy decode (runner; layers of the bundled model, random weights)',
-    columns: ['vocabulary', 'batch', 'rows', 'ms a step', 'greedy', 'of its speed'],
+    columns: ['vocabulary', 'batch', 'rows', 'ms a step', 'greedy', 'of its speed', 'quarter below', 'above'],
     rows,
   };
 }
@@ -93,39 +97,58 @@ function openRunner({ device, model }: Setting, vocabulary: number): Promise<Run
 }
 
 /**
- * Greedy and every case take turns, greedy before every second case, so that whoever disturbs this machine disturbs them
- * alike. A disturbance only makes turns longer: what counts is the time that a quarter of them keep below.
+ * Every case has its turn between two greedy ones, so that whoever disturbs this machine disturbs them alike. What counts is
+ * a turn's speed against these two, averaged over the middle half of the turns: a disturbance makes some of them too fast
+ * and some too slow, and what few draws take longer is counted.
  */
-async function measure({ request }: Setting, runner: Runner, batch: number): Promise<BenchRow[]> {
+async function measure(
+  { request }: Setting,
+  runner: Runner,
+  batch: number,
+  cases: readonly Case[],
+): Promise<BenchRow[]> {
   const { vocabSize } = runner.limits;
-  const repeat = REPEATS[vocabSize]!;
-  const greedy: number[] = [];
-  const single: number[] = [];
-  const sampled = CASES.map((): number[] => []);
-  // One row alone draws little in a turn.
-  const rounds = ROUNDS[vocabSize]! * (batch === 1 ? 3 : 1) * (request.quick ? 1 : 2);
+  const turns = cases.map((): Turn[] => []);
+  const rounds = request.quick ? Math.ceil(ROUNDS[vocabSize]! / 2) : ROUNDS[vocabSize]!;
+  const repeatOf = (one: Case) => (one.topLogprobs === undefined ? REPEATS[vocabSize]![batch === 1 ? 0 : 1] : 1);
   for (let round = -1; round < rounds; round++) {
-    for (const [i, one] of CASES.entries()) {
-      const alone = one.topLogprobs !== undefined;
-      const beside = i % 2 === 0 || alone ? await stepMs(runner, batch, alone ? 1 : repeat, round) : undefined;
-      const ms = await stepMs(runner, batch, alone ? 1 : repeat, round, one);
-      if (round < 0) continue;
-      if (beside !== undefined) (alone ? single : greedy).push(beside);
-      sampled[i]!.push(ms);
+    let before: { readonly repeat: number; readonly ms: number } | undefined;
+    for (const [i, one] of cases.entries()) {
+      // Steps with top logprobs aren't repeated.
+      const repeat = repeatOf(one);
+      const greedy = async () => ({ repeat, ms: await stepMs(runner, batch, repeat, round) });
+      const first = before?.repeat === repeat ? before : await greedy();
+      const ms = await stepMs(runner, batch, repeat, round, one);
+      before = await greedy();
+      if (round >= 0) turns[i]!.push({ ms, greedyMs: (first.ms + before.ms) / 2 });
     }
   }
-  return CASES.map((one, i) => {
-    const base = percentile(one.topLogprobs === undefined ? greedy : single, 0.25);
-    const ms = percentile(sampled[i]!, 0.25);
-    const share = base / ms;
+  return cases.map((one, i) => {
+    const shares = turns[i]!.map(({ ms, greedyMs }) => greedyMs / ms);
+    const share = middleMean(shares);
+    const ms = median(turns[i]!.map((turn) => turn.ms));
+    const greedyMs = median(turns[i]!.map((turn) => turn.greedyMs));
+    const [below, above] = [percentile(shares, 0.25), percentile(shares, 0.75)];
     const barred = one.topLogprobs === undefined;
     return {
-      cells: [String(vocabSize), String(batch), one.name, fixed(ms), fixed(base), percent(share)],
+      cells: [
+        String(vocabSize),
+        String(batch),
+        one.name,
+        fixed(ms),
+        fixed(greedyMs),
+        ...[share, below, above].map(percent),
+      ],
       holds: barred ? share >= LEAST_SHARE : undefined,
       bar: barred ? `≥ ${percent(LEAST_SHARE)}` : '',
-      data: { vocabulary: vocabSize, batch, ms, greedyMs: base, share },
+      data: { vocabulary: vocabSize, batch, ms, greedyMs, share, below, above },
     };
   });
+}
+
+interface Turn {
+  readonly ms: number;
+  readonly greedyMs: number;
 }
 
 /** Each round draws with other seeds. */

@@ -11,3 +11,10 @@ export function median(values: readonly number[]): number {
   const half = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[half]! : (sorted[half - 1]! + sorted[half]!) / 2;
 }
+
+/** Of the middle half of the sorted values. */
+export function middleMean(values: readonly number[]): number {
+  const cut = Math.floor(values.length / 4);
+  const middle = [...values].sort((a, b) => a - b).slice(cut, values.length - cut);
+  return middle.reduce((sum, value) => sum + value, 0) / middle.length;
+}

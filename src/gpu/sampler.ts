@@ -34,6 +34,9 @@ import {
 } from './sampler-tile.ts';
 import { isManyDrawn, isManyRanked, mayWait } from './searched-row.ts';
 
+/** Workgroups that go through a tile's rows where few, if any, have to be searched for. */
+const RARE_GROUPS = 2;
+
 /** u32 words of a row's result: id, non-finite, bits of the logprob, 0. */
 export const RESULT_WORDS = 4;
 
@@ -226,7 +229,10 @@ export class Sampler {
     const jobs = ranked ? this.#shape.tileRows + count : count;
     if (stay) this.#weigh(pass, stay, groups, rows);
     if (buckets) this.#searchBuckets(pass, buckets.kernels, buckets.groups, rows, jobs);
-    if (rows.some((row) => this.#mayNeedWhole(row))) whole.dispatch(pass, groups.whole, jobs);
+    const often = rows.some((row) => this.#oftenNeedsWhole(row));
+    if (often) whole.dispatch(pass, groups.whole, jobs);
+    else if (rows.some((row) => this.#mayNeedWhole(row)))
+      whole.dispatch(pass, groups.whole, Math.min(jobs, RARE_GROUPS));
     if (ranked) top.dispatch(pass, groups.top, count);
     if (rows.some(({ idLogprobs }) => idLogprobs)) tell.dispatch(pass, groups.tell, count);
   }
@@ -278,10 +284,15 @@ export class Sampler {
     return this.#buckets !== undefined && isManyRanked(row, this.#shape.vocabulary);
   }
 
-  /** Its draw or its top logprobs may have to be searched for, though that is rare in a large vocabulary. */
+  /** Its draw or its top logprobs are to be searched for by one workgroup. */
+  #oftenNeedsWhole(row: TileRow): boolean {
+    if (row.top > 0 && !this.#isRankedByBuckets(row)) return true;
+    return isManyDrawn(row, this.#shape.vocabulary) && !this.#isBucketed(row);
+  }
+
+  /** Its draw may have to be searched for by one workgroup, though that is rare. */
   #mayNeedWhole(row: TileRow): boolean {
-    const { sampled, topK, topP, minP, top } = row;
-    if (top > 0 && !this.#isRankedByBuckets(row)) return true;
+    const { sampled, topK, topP, minP } = row;
     return sampled && (topK > 0 || topP < 1 || minP > 0) && !this.#isBucketed(row);
   }
 }
