@@ -1,19 +1,16 @@
-import { Agent, request } from 'node:http';
-import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import {
   Finished_Reason,
   type Generate,
   KvType,
   type NodeCommand,
-  type NodeEventSchema,
-  NodeRelay,
   Precision,
-  ReportRequestSchema,
   type Welcome,
 } from '../../src/contract/gen/node_relay_pb.ts';
-import { pathOf } from '../../src/relay/testing/grpc-client.ts';
 import { nodeClient } from '../../src/relay/testing/node-client.ts';
+import { encodeReport, type SampleEvent } from './encode-report.ts';
 import { nowUs, numberOf } from './marks.ts';
+import { Pace } from './pace.ts';
+import { ReportSocket } from './report-socket.ts';
 
 export interface BenchNodeOptions {
   readonly webPort: number;
@@ -35,20 +32,22 @@ interface Running {
 /** A node that has no model: ids at once, all else as the protocol has it. Its own cost is small beside the relay's. */
 export class BenchNode {
   readonly #options: BenchNodeOptions;
-  readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  readonly #reports: ReportSocket;
   readonly #running = new Map<string, Running>();
   readonly #stop = new AbortController();
-  #events: MessageInitShape<typeof NodeEventSchema>[] = [];
+  #events: SampleEvent[] = [];
   #welcome: Welcome | undefined;
   #seq = 0n;
   #commandSeq = 0n;
   #reporting = false;
-  #timer: NodeJS.Timeout | undefined;
+  #pace: Pace | undefined;
+  #stepping = false;
   /** Between two steps; 0 is as soon as the step before is reported. Undefined: after a first token none comes. */
   stepMs: number | undefined;
 
   constructor(options: BenchNodeOptions) {
     this.#options = options;
+    this.#reports = new ReportSocket(options.webPort);
   }
 
   attach(): Promise<void> {
@@ -61,7 +60,8 @@ export class BenchNode {
       },
       { signal: this.#stop.signal },
     );
-    setInterval(() => void this.#report(true), 3_000).unref();
+    // Nodes don't come, and are not heard, together.
+    setTimeout(() => setInterval(() => void this.#report(true), 3_000), Math.random() * 3_000);
     return new Promise((resolve, reject) => {
       const read = async () => {
         for await (const command of commands) {
@@ -76,10 +76,9 @@ export class BenchNode {
   /** Makes tokens at this pace from now on. */
   pace(stepMs: number | undefined): void {
     this.stepMs = stepMs;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    // Nodes don't step together.
-    if (stepMs !== undefined) this.#timer = setTimeout(() => this.#step(), Math.random() * stepMs);
+    this.#pace?.stop();
+    this.#pace = stepMs ? new Pace(stepMs, () => this.#step()) : undefined;
+    if (stepMs === 0) this.#step();
   }
 
   #obey({ seq, command }: NodeCommand): void {
@@ -93,11 +92,13 @@ export class BenchNode {
     this.#again();
   }
 
+  /** Without a pace: a step in the next turn, if there is something to make. */
   #again(): void {
-    if (this.stepMs === undefined || this.#timer !== undefined || (this.stepMs === 0 && this.#reporting)) return;
+    if (this.stepMs !== 0 || this.#stepping || this.#reporting) return;
     for (const one of this.#running.values()) {
       if (one.made >= one.credit) continue;
-      this.#timer = setTimeout(() => this.#step(), this.stepMs);
+      this.#stepping = true;
+      setImmediate(() => this.#step());
       return;
     }
   }
@@ -124,7 +125,7 @@ export class BenchNode {
   }
 
   #step(): void {
-    this.#timer = undefined;
+    this.#stepping = false;
     for (const one of this.#running.values()) if (one.made < one.credit) this.#make(one);
     void this.#report();
     this.#again();
@@ -133,8 +134,7 @@ export class BenchNode {
   #make(one: Running): void {
     const { jobId, index, made } = one;
     one.births[made] = nowUs();
-    const value = { offset: made, tokenIds: [3 + (made % 500)], cachedTokens: 0 };
-    this.#events.push({ jobId, index, event: { case: 'tokens', value } });
+    this.#events.push({ jobId, index, offset: made, tokenId: 3 + (made % 500), reason: Finished_Reason.UNSPECIFIED });
     one.made++;
     if (one.made < one.most) return;
     this.#running.delete(`${jobId}/${index}`);
@@ -142,37 +142,18 @@ export class BenchNode {
   }
 
   #finish({ jobId, index, made }: Running, reason: Finished_Reason): void {
-    const value = { reason, completionTokens: made, cachedTokens: 0 };
-    this.#events.push({ jobId, index, event: { case: 'finished', value } });
+    this.#events.push({ jobId, index, offset: made, tokenId: undefined, reason });
   }
 
   /** One at a time, as the protocol has it: what is made meanwhile goes with the next. */
   async #report(heartbeat = false): Promise<void> {
     if (this.#reporting || !this.#welcome || (this.#events.length === 0 && !heartbeat)) return;
     this.#reporting = true;
-    const { sessionToken, relayEpoch, sessionEpoch } = this.#welcome;
     const events = this.#events.splice(0);
     const seq = events.length > 0 ? ++this.#seq : 0n;
-    const fields = { sessionToken, relayEpoch, sessionEpoch, seq, lastCommandSeq: this.#commandSeq, events };
-    const body = toBinary(ReportRequestSchema, create(ReportRequestSchema, fields));
-    await this.#post(body);
+    await this.#reports.send(encodeReport(this.#welcome, seq, this.#commandSeq, events));
     this.#reporting = false;
     void this.#report();
     this.#again();
-  }
-
-  #post(body: Uint8Array): Promise<void> {
-    const headers = { 'content-type': 'application/proto', 'content-length': body.length };
-    const path = pathOf(NodeRelay.method.report);
-    const options = { host: '127.0.0.1', port: this.#options.webPort, path, method: 'POST', headers };
-    return new Promise((resolve, reject) => {
-      const asked = request({ ...options, agent: this.#agent }, (answer) => {
-        if (answer.statusCode === 200) answer.resume();
-        else answer.on('data', (bytes) => reject(new Error(`a report met ${answer.statusCode}: ${bytes}`)));
-        answer.on('end', resolve);
-      });
-      asked.on('error', reject);
-      asked.end(body);
-    });
   }
 }

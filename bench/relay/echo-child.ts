@@ -13,12 +13,44 @@ import {
 } from '../../src/contract/gen/sglang_scheduler_pb.ts';
 import { pathOf } from '../../src/relay/testing/grpc-client.ts';
 import { serveParent } from './child.ts';
+import { nowUs, numberOf } from './marks.ts';
+import { Pace } from './pace.ts';
+
+/** Streams step together in as many groups as there are nodes before the relay. */
+const GROUPS = 100;
+
+class Group {
+  #waiting: (() => void)[] = [];
+
+  constructor(stepMs: number) {
+    new Pace(stepMs, () => {
+      const waiting = this.#waiting;
+      this.#waiting = [];
+      for (const wake of waiting) wake();
+    });
+  }
+
+  /** Settles with the next step. */
+  step(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+}
+
+/** Of each request: when each of its tokens was made, in microseconds. */
+const births = new Map<number, Float64Array>();
+let groups: readonly Group[] | undefined;
 
 /** Streams of tokens out of nowhere: what a library costs by itself. A request of one token stays open after it. */
-function* tokensOf(request: GenerateRequest): Generator<GenerateResponse> {
+async function* tokensOf(request: GenerateRequest): AsyncGenerator<GenerateResponse> {
   const count = request.samplingParams?.maxNewTokens ?? 0;
-  const { requestId } = request;
+  const { requestId, tokenized } = request;
+  const number = numberOf(tokenized!.inputIds);
+  const group = groups?.[number % GROUPS];
+  const made = new Float64Array(count);
+  if (group) births.set(number, made);
   for (let i = 0; i < count; i++) {
+    await (group ? group.step() : nextTurn());
+    made[i] = nowUs();
     const value = { tokenIds: [i % 500], promptTokens: 4, completionTokens: i + 1, cachedTokens: 0, index: 0 };
     yield create(GenerateResponseSchema, { requestId, response: { case: 'chunk', value } });
   }
@@ -44,10 +76,7 @@ const never = () => new Promise<void>(() => {});
 function bareConnect(): Promise<number> {
   const routes = (router: ReturnType<typeof createConnectRouter>) =>
     router.rpc(SglangScheduler.method.generate, async function* (request, context) {
-      for (const message of tokensOf(request)) {
-        await nextTurn();
-        yield message;
-      }
+      yield* tokensOf(request);
       const left = new Promise<void>((resolve) => context.signal.addEventListener('abort', () => resolve()));
       if (isIdle(request)) await left;
     });
@@ -72,8 +101,7 @@ function bareGrpc(): Promise<number> {
   } as const;
   server.addService(definition, {
     async generate(call: ServerWritableStream<GenerateRequest, GenerateResponse>) {
-      for (const message of tokensOf(call.request)) {
-        await nextTurn();
+      for await (const message of tokensOf(call.request)) {
         if (call.cancelled) return;
         if (!call.write(message)) await new Promise((resolve) => call.once('drain', resolve));
       }
@@ -88,4 +116,11 @@ function bareGrpc(): Promise<number> {
   });
 }
 
-serveParent({ start: (library: string) => (library === 'connect-node' ? bareConnect() : bareGrpc()) });
+serveParent({
+  start: (library: string) => (library === 'connect-node' ? bareConnect() : bareGrpc()),
+  /** Streams from now on make a token every `stepMs`. */
+  pace(stepMs: number): void {
+    groups = Array.from({ length: GROUPS }, () => new Group(stepMs));
+  },
+  births: () => births,
+});

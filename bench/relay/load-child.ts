@@ -22,6 +22,10 @@ export interface LoadResult {
   readonly arrivals: ReadonlyMap<number, Float64Array>;
 }
 
+/** Streams of a run begin a few at a time. */
+const OPENED_TOGETHER = 10;
+const OPENED_EVERY_MS = 15;
+
 let session: ClientHttp2Session | undefined;
 let requests = 0;
 let counting = false;
@@ -110,8 +114,13 @@ serveParent({
     const again = () => {
       if (!over && !broken) void open(tokens, again);
     };
-    for (let i = 0; i < streams; i++) again();
-    await new Promise((resolve) => setTimeout(resolve, warmMs));
+    // As if they had run for long: each is somewhere in its answer, and they don't end, or ask for credit, together.
+    const began = performance.now();
+    for (let i = 0; i < streams; i++) {
+      void open(1 + Math.floor(Math.random() * tokens), again);
+      if (i % OPENED_TOGETHER === 0) await new Promise((resolve) => setTimeout(resolve, OPENED_EVERY_MS));
+    }
+    await new Promise((resolve) => setTimeout(resolve, warmMs - (performance.now() - began)));
     const from = performance.now();
     counting = true;
     await new Promise((resolve) => setTimeout(resolve, ms));
