@@ -5,8 +5,8 @@ import { PROMPT_IDS } from './harness/golden.ts';
 import { startRelay } from './harness/relay.ts';
 import { collect, greedyRequest, schedulerClient } from './harness/scheduler.ts';
 
-const ROUNDS = 8;
-const ROUND_MS = 2_500;
+const ROUNDS = 12;
+const ROUND_MS = 2_000;
 const TOKENS = 400;
 const LEAST = 0.97;
 
@@ -53,5 +53,5 @@ test.skipIf(process.env.SHOAL_LONG !== '1')(
       await relay.command.stop();
     }
   },
-  180_000,
+  300_000,
 );

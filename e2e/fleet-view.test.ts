@@ -61,6 +61,12 @@ test('asks for a token, says what is wrong with one, and shows each role what it
   const page = await browser.open(`${relay.webUrl}/#fleet`);
   await page.getByRole('heading', { name: 'Sign in to see the fleet' }).waitFor({ timeout: 15_000 });
   await expectAccessible(page, 'signed out');
+  let asked = 0;
+  page.on('request', () => {
+    asked++;
+  });
+  await sleep(1_500);
+  expect(asked).toBe(0);
   await page.screenshot({ path: join(pictures, 'fleet-signed-out.png') });
   await signIn(page, 'not-a-token-0123456789');
   await page.getByRole('alert').getByText('does not take the token').waitFor({ timeout: 5_000 });

@@ -68,14 +68,7 @@ function Controls() {
         </button>
       )}
       {viewerToken.value !== undefined && (
-        <button
-          type="button"
-          class="small"
-          onClick={() => {
-            signOut();
-            watch.restart();
-          }}
-        >
+        <button type="button" class="small" onClick={signOut}>
           Sign out
         </button>
       )}

@@ -84,8 +84,14 @@ export class FleetWatch {
     if (paused) this.state.value = { name: 'paused' };
   }
 
-  /** Begins anew as somebody else. */
+  /** Begins anew. */
   restart(): void {
+    this.forget();
+    this.start();
+  }
+
+  /** Stops, and is as new: what was told was told to somebody else. */
+  forget(): void {
     this.stop();
     batch(() => {
       for (const told of [this.loads, this.nodes, this.requests, this.history, this.operator]) told.value = undefined;
@@ -93,7 +99,6 @@ export class FleetWatch {
       this.revision.value++;
       this.state.value = { name: 'loading' };
     });
-    this.start();
   }
 
   private async poll(stopped: AbortSignal): Promise<void> {

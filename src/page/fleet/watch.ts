@@ -1,5 +1,5 @@
-import { effect, signal } from '@preact/signals';
-import { viewerAccess } from '../viewer-access.ts';
+import { effect, signal, untracked } from '@preact/signals';
+import { viewerAccess, viewerToken } from '../viewer-access.ts';
 import { fleetClients } from './fleet-clients.ts';
 import { FleetWatch } from './fleet-watch.ts';
 
@@ -12,6 +12,8 @@ export const watch = new FleetWatch(() => {
 
 let made: { readonly access: object; readonly clients: ReturnType<typeof fleetClients> } | undefined;
 
+let seenAs = viewerToken.value;
+
 /** The viewer asked for no more news. */
 export const held = signal(false);
 
@@ -23,8 +25,15 @@ export function watchWhileSeen(): () => void {
   };
   document.addEventListener('visibilitychange', look);
   const dispose = effect(() => {
-    if (hidden.value || held.value) watch.stop(true);
-    else watch.start();
+    const [token, seen] = [viewerToken.value, !hidden.value && !held.value];
+    // Not for what the watch itself changes: one that was refused would begin again at once.
+    untracked(() => {
+      // Another viewer sees nothing of what the one before was told.
+      if (seenAs !== token) watch.forget();
+      seenAs = token;
+      if (seen) watch.start();
+      else watch.stop(true);
+    });
   });
   return () => {
     document.removeEventListener('visibilitychange', look);
