@@ -7,6 +7,8 @@ export interface KernelSetup extends KernelFlags {
   readonly store?: TunerStore | undefined;
   /** Of the program, beside the shaders: another may choose otherwise. */
   readonly version: string;
+  /** How long self-test and tuner may take, but after a lost device; default: ten seconds. */
+  readonly totalMs?: number | undefined;
   /** Kernels tried, of how many. */
   readonly onProgress?: ((done: number, total: number) => void) | undefined;
   readonly signal?: AbortSignal | undefined;

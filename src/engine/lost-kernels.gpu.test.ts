@@ -50,7 +50,7 @@ async function load(gpu: GPU, tune: 'auto' | 'off', store?: TunerStore) {
       throw new Error('no constraint was asked for');
     },
     onEvents: () => {},
-    kernels: { tune, precision: 'exact', version: 'test', store },
+    kernels: { tune, precision: 'exact', version: 'test', store, totalMs: 120_000 },
   });
 }
 

@@ -39,7 +39,7 @@ test('after three lost devices the plain path is taken, though another of its va
       return typeof value === 'function' ? value.bind(target) : value;
     },
   });
-  const setup = { tune: 'auto', precision: 'exact', version: 'test' } as const;
+  const setup = { tune: 'auto', precision: 'exact', version: 'test', totalMs: 60_000 } as const;
   const results = [...PASSED, ...lost];
   const prepared = await prepareKernels(gpu, NEEDS, setup, { results, careful: true, plain: true });
   expect(prepared.choices.linear(part, form)).toEqual(plain);

@@ -44,7 +44,7 @@ export async function prepareKernels(
   setup: KernelSetup,
   lost: LostKernels,
 ): Promise<PreparedKernels> {
-  const { tune, precision, onProgress, signal } = setup;
+  const { tune, precision, totalMs, onProgress, signal } = setup;
   const forced = setup.kernel === undefined ? undefined : forcedKernel(setup.kernel, precision);
   if (forced) checkForced(kernelOffers(device, precision, forced), needs, forced);
   const spared = sparedKernels(needs);
@@ -57,6 +57,7 @@ export async function prepareKernels(
     return new Tuner(device, needs, {
       ...{ precision, forced, careful: lost.careful, known: { choices: known?.choices ?? {}, results } },
       ...(lost.plain && !forced ? { offers: PLAIN_OFFERS } : {}),
+      ...(totalMs === undefined ? {} : { totalMs }),
       ...(onProgress ? { onProgress } : {}),
       ...(signal ? { signal } : {}),
     });

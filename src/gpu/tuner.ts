@@ -1,8 +1,8 @@
 import { type AttentionChoice, attentionName } from './attention-choice.ts';
 import { tuneAttention } from './attention-tuner.ts';
-import { choiceName, type ForcedKernel } from './choice-name.ts';
+import { choiceName } from './choice-name.ts';
 import { DeviceWatch, TrialLost } from './device-watch.ts';
-import type { KernelChoices, Precision } from './kernel-choices.ts';
+import type { KernelChoices } from './kernel-choices.ts';
 import { type KernelNeeds, type ProductNeed, productKey } from './kernel-needs.ts';
 import { type KernelOffers, kernelOffers } from './kernel-offers.ts';
 import { defaultChoice, type LinearChoice, type LinearPartShape, leanChoice } from './linear-choice.ts';
@@ -11,8 +11,8 @@ import { LinearTimer } from './linear-timer.ts';
 import { linearUseName, linearUses } from './linear-trial.ts';
 import type { LinearForm } from './linear-variant.ts';
 import { KernelFailure, KernelLost, type KernelResult, otherCount, SelfTest } from './self-test.ts';
+import type { TunerOptions } from './tuner-options.ts';
 import { fastest, TunerBudget, within } from './tuner-pick.ts';
-import type { TunerRecord } from './tuner-record.ts';
 import { namesOf, worthTuning } from './worth-tuning.ts';
 
 /**
@@ -20,33 +20,13 @@ import { namesOf, worthTuning } from './worth-tuning.ts';
  * variant that something stands in for is tried at a later start where time runs out.
  */
 const TOTAL_MS = 10_000;
+const CAREFUL_MS = 600_000;
 /** Of these, what the tuner may take beside the self-test, compiling included: a software adapter compiles slowly. */
 const TUNE_MS = { software: 3_000, hardware: 5_000 } as const;
 /** Weights of a product that is timed: on a GPU more than its caches hold. */
 const TIMED_WEIGHTS = { software: 1 << 21, hardware: 1 << 27 } as const;
 /** Where names tell attention's choice. */
 const ATTENTION = 'attention';
-
-export interface TunerOptions {
-  readonly precision: Precision;
-  /** What was found before. */
-  readonly known?: Pick<TunerRecord, 'choices' | 'results'> | undefined;
-  /** Of which all products are to be made that can be. */
-  readonly forced?: ForcedKernel | undefined;
-  /** One kernel at a time, so that a lost device tells whose fault it is. */
-  readonly careful?: boolean;
-  /** Default: some seconds. */
-  readonly totalMs?: number;
-  readonly tuneMs?: number;
-  /** Default: some million. */
-  readonly leastWeights?: number;
-  /** What may be chosen; for tests. */
-  readonly offers?: Partial<KernelOffers>;
-  /** Kernels tried, of how many. */
-  readonly onProgress?: (done: number, total: number) => void;
-  /** Ends it between two kernels. */
-  readonly signal?: AbortSignal;
-}
 
 /**
  * Chooses the kernels of a model's products on a device: tries each variant before it is used, times what may be faster
@@ -63,6 +43,8 @@ export class Tuner {
   #attention: AttentionChoice;
   /** Products asked for that `needs` doesn't name. */
   readonly #unforeseen = new Map<string, { part: LinearPartShape; form: LinearForm }>();
+  /** Products that have their default by now, or what stands in for it. */
+  readonly #settled = new Set<string>();
   #untested = 0;
   #done = 0;
   #total = 0;
@@ -141,7 +123,9 @@ export class Tuner {
     this.#total = forms.length + otherCount(this.#needs) + namesOf(products, offers, worth).size;
     this.#progress(0);
     const start = performance.now();
-    const total = new TunerBudget(this.#options.totalMs ?? TOTAL_MS, () => performance.now());
+    // Whose fault a lost device is has to be found, however long that takes.
+    const totalMs = this.#options.careful ? CAREFUL_MS : (this.#options.totalMs ?? TOTAL_MS);
+    const total = new TunerBudget(totalMs, () => performance.now());
     const leans = products.map(({ part, form }, i) => ({ part, form, choice: leanChoice(offers[i]![0]!) }));
     if (this.#options.careful) await this.#test.tryOthers(this.#needs, forms[0]!, true);
     else await this.#tryTogether(leans);
@@ -151,8 +135,8 @@ export class Tuner {
     }
     const wholes = leans.map(({ part, form, choice }, i) => ({ part, form, lean: choice, choice: offers[i]![0]! }));
     await within(this.#tryWholes(wholes, total), total.leftMs);
-    const tried = new Set(this.results.map(({ name }) => name));
-    this.#untested = [...namesOf(products, offers, [])].filter((name) => !tried.has(name)).length;
+    const left = wholes.filter(({ part, form }) => !this.#settled.has(productKey(part, form)));
+    this.#untested = left.length === 0 ? 0 : Math.max(1, this.#untriedOf(left).size);
     const kind = isSoftware(this.#device.adapterInfo) ? 'software' : 'hardware';
     const tuneMs = Math.min(this.#options.tuneMs ?? TUNE_MS[kind], total.leftMs);
     const budget = new TunerBudget(tuneMs, () => performance.now());
@@ -187,16 +171,26 @@ export class Tuner {
     wholes: readonly { part: LinearPartShape; form: LinearForm; lean: LinearChoice; choice: LinearChoice }[],
     total: TunerBudget,
   ): Promise<void> {
-    for (const { part, form, lean, choice } of wholes) {
+    for (const whole of wholes) {
+      const { part, form, lean, choice } = whole;
       const key = productKey(part, form);
-      // What the plain path stands in for by now.
-      if (this.#chosen.get(key) !== lean) continue;
-      if (total.leftMs === 0) return;
-      this.#options.signal?.throwIfAborted();
-      if (!this.#options.careful) await this.#test.compile(part.format, form, choice);
-      const sound = await this.#sound(part, form, choice);
-      if (total.leftMs > 0) this.#chosen.set(key, sound);
+      // Where the plain path stands in by now, there is nothing more to have.
+      if (this.#chosen.get(key) === lean) {
+        if (total.leftMs === 0 && this.#untriedOf([whole]).size > 0) continue;
+        this.#options.signal?.throwIfAborted();
+        if (!this.#options.careful) await this.#test.compile(part.format, form, choice);
+        const sound = await this.#sound(part, form, choice);
+        if (this.#ended) return;
+        this.#chosen.set(key, sound);
+      }
+      this.#settled.add(key);
     }
+  }
+
+  #untriedOf(wholes: readonly { part: LinearPartShape; form: LinearForm; choice: LinearChoice }[]): Set<string> {
+    const names = wholes.flatMap(({ part, form, choice }) => linearUses(part.format, form, choice).map(linearUseName));
+    const tried = new Set(this.results.map(({ name }) => name));
+    return new Set(names.filter((name) => !tried.has(name)));
   }
 
   /** Compiles defaults and tries all but products at once; where the device is lost by that, nobody knows by what. */
