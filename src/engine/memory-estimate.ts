@@ -13,7 +13,10 @@ const BLOCK_COLUMNS = 32;
 /** Attention's split form at most. */
 const SPLIT_BYTES = 16 << 20;
 const SPLIT_KEYS = 128;
-const LOGITS_ROWS = 8;
+/** Of a tile, and of what a draw keeps beside them. */
+const LOGITS_ROWS = 5 * 8;
+/** Results on their way to the host, and the like. */
+const FIXED_BYTES = 2.5 * 2 ** 20;
 
 /** What a model will take of the GPU, before anything of it is read; undefined where that isn't told. */
 export function estimateMemory(
@@ -45,6 +48,7 @@ export function estimateMemory(
     weightBytes: tensors.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0),
     kvBytes: poolTokens * tokenBytes,
     scratchBytes:
+      FIXED_BYTES +
       Math.min(SPLIT_BYTES, splitBytes) +
       4 * (rows * columns + LOGITS_ROWS * vocabulary + positions * headSize + maxRunning * slotWords),
   };

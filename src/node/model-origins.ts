@@ -107,7 +107,13 @@ export class ModelOrigins {
   #atBase(url: string, from: number, to: number): AsyncGenerator<Uint8Array> {
     const ask: Ask = async (input, init) => {
       try {
-        return await fetch(input, { ...init, mode: 'cors', credentials: 'omit', referrerPolicy: 'no-referrer' });
+        const strange = {
+          mode: 'cors',
+          credentials: 'omit',
+          referrerPolicy: 'no-referrer',
+          cache: 'no-store',
+        } as const;
+        return await fetch(input, { ...init, ...strange });
       } catch (error) {
         this.#signal.throwIfAborted();
         // Browsers don't tell pages which it is.

@@ -131,10 +131,12 @@ export class ModelShelf {
     this.release();
     const { bases } = await fetchAbout(relayUrl, signal, ask);
     const onNotice = (notice: string) => this.#notice(notice);
+    // The browser's cache would keep it a second time.
+    const uncached: Ask = (input, init) => ask(input, { ...init, cache: 'no-store' });
     const model = await store.open(manifest, digest, {
       signal,
       origin: (until, tellTrouble) =>
-        new ModelOrigins(relayUrl, bases, until, { onTrouble: tellTrouble, onNotice }, ask),
+        new ModelOrigins(relayUrl, bases, until, { onTrouble: tellTrouble, onNotice }, uncached),
       listener: { onTrouble, onNotice, onProgress: (progress) => this.#progress(progress) },
     });
     this.#model = model;

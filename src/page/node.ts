@@ -8,6 +8,7 @@ import type {
   NodeState,
   PageMessage,
   Profile,
+  StoreProgress,
 } from '../node/messages.ts';
 import NodeWorker from '../node/worker.ts?worker';
 import { budget } from './budget.ts';
@@ -29,7 +30,7 @@ import { adapterHelp } from './webgpu-help.ts';
 export const state = signal<NodeState>('idle');
 export const detail = signal('');
 export const facts = signal<NodeFacts | undefined>(undefined);
-export const progress = signal<{ readonly loadedBytes: number; readonly totalBytes: number } | undefined>(undefined);
+export const progress = signal<StoreProgress | undefined>(undefined);
 /** Bytes of the model that come a second; undefined: not known yet. */
 export const rate = signal<number | undefined>(undefined);
 /** Kernels tried, of how many; undefined: none are being tried. */

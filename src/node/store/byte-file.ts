@@ -27,5 +27,10 @@ export interface ByteFolder {
 
 /** The browser keeps no files for this page, or no longer, or has no room: a model is to be loaded without. */
 export class StoreError extends Error {
-  override readonly name = 'StoreError';
+  override readonly name: string = 'StoreError';
+}
+
+/** There is no room for what is written; what was written stays. */
+export class StoreFullError extends StoreError {
+  override readonly name = 'StoreFullError';
 }

@@ -67,7 +67,8 @@ export class ModelStore {
     const use = await locks.take(useName(digest), 'shared', rest.signal);
     try {
       await this.#exclusively(() => this.#prepare(manifest, digest, rest.listener), rest.signal);
-      return await StoredModel.open({ ...rest, manifest, digest, folder, locks, use });
+      const makeRoom = () => this.#exclusively(() => this.#deleteOldest(manifest, digest, rest.listener), rest.signal);
+      return await StoredModel.open({ ...rest, manifest, digest, folder, locks, use, makeRoom });
     } catch (error) {
       use.release();
       throw error;
@@ -121,7 +122,7 @@ export class ModelStore {
   async #prepare(
     manifest: Manifest,
     digest: string,
-    { onNotice }: Pick<StoredModelParts['listener'], 'onNotice'>,
+    listener: Pick<StoredModelParts['listener'], 'onNotice'>,
   ): Promise<void> {
     const { folder, now } = this.#parts;
     const sizes = await folder.list();
@@ -130,23 +131,30 @@ export class ModelStore {
     const room = await this.room();
     const needed = neededBytes(manifest, sizes);
     let free = freeBytes(room);
-    const others = records.filter((record) => record.digest !== digest).sort((a, b) => a.usedAt - b.usedAt);
-    const kept = [...records];
-    for (const { digest: old, name } of others) {
-      if (needed === 0 || needed + MARGIN_BYTES <= free) break;
+    while (needed > 0 && needed + MARGIN_BYTES > free) {
       const before = total(await folder.list());
-      if (!(await this.#remove(old, kept))) continue;
-      kept.splice(
-        kept.findIndex((record) => record.digest === old),
-        1,
-      );
+      if (!(await this.#deleteOldest(manifest, digest, listener))) break;
       free += before - total(await folder.list());
-      onNotice(`${name} was deleted from this browser's store, to make room for ${manifest.name}`);
     }
     if (needed > 0 && needed + MARGIN_BYTES > free) {
       throw new StoreError(noRoom(manifest, needed, free, room));
     }
     await folder.writeText(recordName(digest), JSON.stringify(recordOf(manifest, digest, now())));
+  }
+
+  /** Deletes the least recently used of the models that nobody uses. False: there is none but this. */
+  async #deleteOldest(
+    { name }: Manifest,
+    digest: string,
+    { onNotice }: Pick<StoredModelParts['listener'], 'onNotice'>,
+  ): Promise<boolean> {
+    const records = await this.#records(await this.#parts.folder.list());
+    for (const old of records.toSorted((a, b) => a.usedAt - b.usedAt)) {
+      if (old.digest === digest || !(await this.#remove(old.digest, records))) continue;
+      onNotice(`${old.name} was deleted from this browser's store, to make room for ${name}`);
+      return true;
+    }
+    return false;
   }
 
   async #records(sizes: ReadonlyMap<string, number>): Promise<ModelRecord[]> {

@@ -1,4 +1,4 @@
-import { type ByteFile, type ByteFolder, StoreError } from './byte-file.ts';
+import { type ByteFile, type ByteFolder, StoreError, StoreFullError } from './byte-file.ts';
 
 const FOLDER = 'models';
 /** A browser that is asked for its user's consent, or whose disk hangs, may never answer. */
@@ -113,7 +113,7 @@ class OpfsFile implements ByteFile {
 
   write(bytes: Uint8Array, at: number): void {
     const written = orThrow(() => this.#handle.write(bytes as Uint8Array<ArrayBuffer>, { at }));
-    if (written !== bytes.byteLength) throw new StoreError('there is no more room on this disk');
+    if (written !== bytes.byteLength) throw new StoreFullError('there is no more room');
   }
 
   close(): void {
@@ -123,7 +123,7 @@ class OpfsFile implements ByteFile {
 
 function failed(error: unknown): StoreError {
   const { name, message } = error as Error;
-  if (name === 'QuotaExceededError') return new StoreError('this browser gives this site no more room');
+  if (name === 'QuotaExceededError') return new StoreFullError('there is no more room');
   return new StoreError(`the browser's files for this page fail: ${message || name}`);
 }
 

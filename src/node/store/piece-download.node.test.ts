@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Manifest } from '../../checkpoint/manifest.ts';
-import { StoreError } from './byte-file.ts';
 import { dataName, mapName } from './model-record.ts';
 import { PieceDownload } from './piece-download.ts';
 import { PieceFile } from './piece-file.ts';
@@ -10,6 +9,7 @@ import { MemoryDisk, MemoryFolder } from './testing/memory-folder.ts';
 import { MemoryOrigin, manifestOf } from './testing/memory-origin.node.ts';
 
 const PIECE = 1_000;
+const quiet = { onBytes: () => {}, onFull: async () => false };
 
 function bytesOf(length: number, seed: number): Uint8Array<ArrayBuffer> {
   let state = seed + 1;
@@ -66,7 +66,7 @@ test('whatever is cut where, all comes as it should be, and no more than the las
       const origin = Object.assign(new MemoryOrigin(contents), { stretch, left: network });
       disk.left = power;
       const files = await openFiles(manifest, disk).catch(() => []);
-      await new PieceDownload(files, origin, () => {}, writeBytes).run().catch(() => {});
+      await new PieceDownload(files, origin, quiet, writeBytes).run().catch(() => {});
       disk.left = Number.POSITIVE_INFINITY;
       given += origin.given;
       const names = [...disk.files.keys()];
@@ -79,7 +79,7 @@ test('whatever is cut where, all comes as it should be, and no more than the las
     }
     const origin = Object.assign(new MemoryOrigin(contents), { stretch });
     const files = await openFiles(manifest, disk);
-    const download = new PieceDownload(files, origin, () => {}, writeBytes);
+    const download = new PieceDownload(files, origin, quiet, writeBytes);
     const { bytes } = await readAll(files, download);
     await download.run();
     for (const [i, one] of bytes.entries()) expect(Buffer.from(one).equals(contents[`file-${i}`]!)).toBe(true);
@@ -90,7 +90,7 @@ test('whatever is cut where, all comes as it should be, and no more than the las
     // Now all is there, and nothing is asked for.
     const later = new MemoryOrigin(contents);
     const again = await openFiles(manifest, disk);
-    await readAll(again, new PieceDownload(again, later, () => {}));
+    await readAll(again, new PieceDownload(again, later, quiet));
     expect(later.asked).toEqual([]);
   };
   await fc.assert(fc.asyncProperty(cases, run), { numRuns: process.env.SHOAL_LONG === '1' ? 5_000 : 150 });
@@ -101,11 +101,11 @@ test('a flipped byte is found when its piece is read, and that piece alone comes
   const manifest = manifestOf('m', contents, PIECE);
   const disk = new MemoryDisk();
   const files = await openFiles(manifest, disk);
-  await new PieceDownload(files, new MemoryOrigin(contents), () => {}).run();
+  await new PieceDownload(files, new MemoryOrigin(contents), quiet).run();
   disk.files.get(dataName(manifest.files[0]!, PIECE))![3_456]! ^= 16;
   const again = await openFiles(manifest, disk);
   const origin = new MemoryOrigin(contents);
-  const { bytes, broken } = await readAll(again, new PieceDownload(again, origin, () => {}));
+  const { bytes, broken } = await readAll(again, new PieceDownload(again, origin, quiet));
   expect(Buffer.from(bytes[0]!).equals(contents.weights)).toBe(true);
   expect([broken, origin.asked]).toEqual([['weights 3'], ['weights 3000-4000']]);
 });
@@ -115,7 +115,7 @@ test('what is waited for comes before the rest, in one request at a time', async
   const manifest = manifestOf('m', contents, PIECE);
   const files = await openFiles(manifest, new MemoryDisk());
   const origin = new MemoryOrigin(contents);
-  const download = new PieceDownload(files, origin, () => {});
+  const download = new PieceDownload(files, origin, quiet);
   await download.want(files[1]!, 3);
   expect(origin.asked).toEqual(['b 3000-5000']);
   await download.run();
@@ -133,29 +133,48 @@ test('a place that gives other bytes is left; where there is no other, the piece
     return distrust(why);
   };
   const files = await openFiles(manifest, new MemoryDisk());
-  await new PieceDownload(files, origin, () => {}).run();
+  await new PieceDownload(files, origin, quiet).run();
   expect(files[0]!.whole).toBe(true);
   expect(origin.distrusted).toHaveLength(1);
   const alone = Object.assign(new MemoryOrigin(contents), { spoil: wrong });
   const empty = await openFiles(manifest, new MemoryDisk());
   const why = "memory:weights: the SHA-256 of bytes 0 to 1000 is not the manifest's";
-  await expect(new PieceDownload(empty, alone, () => {}).run()).rejects.toThrow(why);
+  await expect(new PieceDownload(empty, alone, quiet).run()).rejects.toThrow(why);
   expect(empty[0]!.storedBytes).toBe(0);
 });
 
-test('a full disk and a disk that keeps nothing are told as the store’s failures', async () => {
+test('what finds no room is read all the same, and room that is made is used', async () => {
   const contents = { weights: bytesOf(4_000, 1) };
   const manifest = manifestOf('m', contents, PIECE);
-  const full = Object.assign(new MemoryDisk(), { capacity: 2_500 });
-  const files = await openFiles(manifest, full);
-  const download = new PieceDownload(files, new MemoryOrigin(contents), () => {});
-  await expect(readAll(files, download)).rejects.toThrow(StoreError);
+  for (const more of [0, 1_000, 9_000]) {
+    const disk = Object.assign(new MemoryDisk(), { capacity: 2_500 });
+    const files = await openFiles(manifest, disk);
+    const origin = new MemoryOrigin(contents);
+    let asked = 0;
+    const onFull = async () => {
+      disk.capacity += more;
+      return asked++ === 0 && more > 0;
+    };
+    const download = new PieceDownload(files, origin, { onBytes: () => {}, onFull });
+    const { bytes, broken } = await readAll(files, download);
+    expect(Buffer.from(bytes[0]!).equals(contents.weights)).toBe(true);
+    expect(broken).toEqual([]);
+    // The piece that found no room had come.
+    expect(origin.given).toBeLessThanOrEqual(4_000 + 2 * PIECE);
+    expect(files[0]!.storedBytes + download.unkeptBytes).toBeGreaterThanOrEqual(4_000);
+    expect(asked).toBe(more === 9_000 ? 1 : more === 0 ? 1 : 2);
+  }
+});
+
+test('a disk that keeps nothing is told as the store’s failure', async () => {
+  const contents = { weights: bytesOf(4_000, 1) };
+  const manifest = manifestOf('m', contents, PIECE);
   const forgetful = new MemoryDisk();
   const write = forgetful.write.bind(forgetful);
   forgetful.write = (name, bytes, at) =>
     write(name, name.endsWith('.data') ? new Uint8Array(bytes.byteLength) : bytes, at);
   const others = await openFiles(manifest, forgetful);
-  await expect(readAll(others, new PieceDownload(others, new MemoryOrigin(contents), () => {}))).rejects.toThrow(
+  await expect(readAll(others, new PieceDownload(others, new MemoryOrigin(contents), quiet))).rejects.toThrow(
     'keep what is written to weights',
   );
 });
@@ -164,7 +183,7 @@ test('whoever waits when all is closed is told so', async () => {
   const contents = { weights: bytesOf(4_000, 1) };
   const files = await openFiles(manifestOf('m', contents, PIECE), new MemoryDisk());
   const origin = Object.assign(new MemoryOrigin(contents), { stretch: 10 });
-  const download = new PieceDownload(files, origin, () => {});
+  const download = new PieceDownload(files, origin, quiet);
   const waiting = download.want(files[0]!, 3);
   download.close();
   await expect(waiting).rejects.toThrow('closed');

@@ -1,5 +1,6 @@
 import { CheckpointError } from '../../checkpoint/checkpoint.ts';
 import { sha256Hex } from '../../checkpoint/manifest.ts';
+import { StoreFullError } from './byte-file.ts';
 import type { PieceFile } from './piece-file.ts';
 
 /** Where a download gets its bytes. */
@@ -10,6 +11,13 @@ export interface PieceOrigin {
   distrust(why: string): boolean;
   /** What errors call a file. */
   nameOf(file: PieceFile['file']): string;
+}
+
+export interface DownloadListener {
+  /** More has come. */
+  onBytes(): void;
+  /** There is no room for more. Whether some was made; from then on what finds none is fetched by whoever reads it. */
+  onFull(): Promise<boolean>;
 }
 
 /** A piece that someone waits for. */
@@ -35,9 +43,11 @@ const CLOSED = 'the model files are closed';
 export class PieceDownload {
   /** Bytes that came over the network. */
   fetchedBytes = 0;
+  /** Bytes of pieces that were read without being kept. */
+  unkeptBytes = 0;
   readonly #files: readonly PieceFile[];
   readonly #origin: PieceOrigin;
-  readonly #onBytes: () => void;
+  readonly #listener: DownloadListener;
   readonly #writeBytes: number;
   readonly #wanted: Wanted[] = [];
   #running: Promise<void> | undefined;
@@ -45,12 +55,16 @@ export class PieceDownload {
   readonly #refused = new Set<string>();
   #incoming: IncomingPiece | undefined;
   #closed = false;
+  #full = false;
+  /** Pieces that were read without being kept. */
+  readonly #unkept = new Set<string>();
+  #lastUnkept: Promise<unknown> = Promise.resolve();
 
-  /** `onBytes` is told whenever more has come; `writeBytes` are kept at once. */
-  constructor(files: readonly PieceFile[], origin: PieceOrigin, onBytes: () => void, writeBytes = WRITE_BYTES) {
+  /** `writeBytes` are kept at once. */
+  constructor(files: readonly PieceFile[], origin: PieceOrigin, listener: DownloadListener, writeBytes = WRITE_BYTES) {
     this.#files = files;
     this.#origin = origin;
-    this.#onBytes = onBytes;
+    this.#listener = listener;
     this.#writeBytes = writeBytes;
   }
 
@@ -69,34 +83,61 @@ export class PieceDownload {
     return this.#running;
   }
 
-  /** Waits until a piece is there. Rejects as `run` does. */
-  async want(file: PieceFile, index: number): Promise<void> {
-    if (file.has(index)) return;
+  /** Waits until a piece is there. False: there is no room for it. Rejects as `run` does. */
+  async want(file: PieceFile, index: number): Promise<boolean> {
+    if (file.has(index)) return true;
+    if (this.#full) return false;
     if (this.#closed) throw new Error(CLOSED);
     const done = new Promise<void>((resolve, reject) => {
       this.#wanted.push({ file, index, resolve, reject });
     });
     this.run().catch(() => {});
     await done;
+    return file.has(index);
+  }
+
+  /** Fetches a piece that there is no room for. */
+  unkept(file: PieceFile, index: number, into: Uint8Array): Promise<void> {
+    // Over one connection at a time.
+    const fetched = this.#lastUnkept.then(() => this.#fetchInto(file, index, into));
+    this.#lastUnkept = fetched.catch(() => {});
+    return fetched;
   }
 
   /** Stops, and keeps what came; whoever waits is told why. */
   close(): void {
     this.#closed = true;
-    try {
-      this.#incoming?.keep();
-    } catch {
-      // It is fetched again.
-    }
+    this.#keep();
     this.#incoming = undefined;
     for (const { reject } of this.#wanted.splice(0)) reject(new Error(CLOSED));
   }
 
   async #run(): Promise<void> {
-    while (!this.#closed) {
-      const span = this.#next();
-      if (span === undefined) return;
-      await this.#fetch(span.file, span.first, span.end);
+    const keeping = setInterval(() => this.#keep(), WRITE_MS);
+    try {
+      while (!this.#closed) {
+        const span = this.#next();
+        if (span === undefined) return;
+        try {
+          await this.#fetch(span.file, span.first, span.end);
+        } catch (error) {
+          if (!(error instanceof StoreFullError)) throw error;
+          if (await this.#listener.onFull()) continue;
+          this.#full = true;
+          for (const { resolve } of this.#wanted.splice(0)) resolve();
+          return;
+        }
+      }
+    } finally {
+      clearInterval(keeping);
+    }
+  }
+
+  #keep(): void {
+    try {
+      this.#incoming?.keep();
+    } catch {
+      // The next write says why; until then it isn't kept.
     }
   }
 
@@ -135,7 +176,7 @@ export class PieceDownload {
           this.#arrived(file, incoming.index);
           if (incoming.index + 1 < end) incoming.next();
         }
-        this.#onBytes();
+        this.#listener.onBytes();
       }
       if (!incoming.whole)
         throw new CheckpointError(`${this.#origin.nameOf(file.file)}: fewer bytes came than were asked for`);
@@ -143,6 +184,33 @@ export class PieceDownload {
       if (!this.#closed) incoming.keep();
       this.#incoming = undefined;
     }
+  }
+
+  async #fetchInto(file: PieceFile, index: number, into: Uint8Array): Promise<void> {
+    const from = index * file.lengthOf(0);
+    for (;;) {
+      if (this.#closed) throw new Error(CLOSED);
+      let filled = 0;
+      for await (const stretch of this.#origin.ranges(file.file, from, from + into.byteLength)) {
+        into.set(stretch, filled);
+        filled += stretch.byteLength;
+        this.fetchedBytes += stretch.byteLength;
+      }
+      if ((await sha256Hex(into)) === file.file.pieces[index]) break;
+      const why = this.#whyNot(file, index);
+      if (!this.#origin.distrust(why)) throw new CheckpointError(why);
+    }
+    const key = `${file.file.name} ${index}`;
+    if (this.#unkept.has(key)) return;
+    this.#unkept.add(key);
+    this.unkeptBytes += into.byteLength;
+    this.#listener.onBytes();
+  }
+
+  #whyNot(file: PieceFile, index: number): string {
+    const from = index * file.lengthOf(0);
+    const name = this.#origin.nameOf(file.file);
+    return `${name}: the SHA-256 of bytes ${from} to ${from + file.lengthOf(index)} is not the manifest's`;
   }
 
   #arrived(file: PieceFile, index: number): void {
@@ -156,9 +224,7 @@ export class PieceDownload {
 
   #refuse(file: PieceFile, { index, resumed }: IncomingPiece): void {
     file.forget(index);
-    const from = index * file.lengthOf(0);
-    const name = this.#origin.nameOf(file.file);
-    const why = `${name}: the SHA-256 of bytes ${from} to ${from + file.lengthOf(index)} is not the manifest's`;
+    const why = this.#whyNot(file, index);
     // What was kept of it before may be what is wrong, or what came from a place that was left meanwhile.
     const key = `${file.file.name} ${index}`;
     if (resumed || this.#origin.distrust(why)) return;
@@ -177,7 +243,6 @@ class IncomingPiece {
   readonly #writeBytes: number;
   #bytes: Uint8Array;
   #written = 0;
-  #writtenAt = performance.now();
 
   constructor(file: PieceFile, index: number, writeBytes: number) {
     this.#file = file;
@@ -202,14 +267,12 @@ class IncomingPiece {
     if (count === 0) throw new CheckpointError(`${this.#file.file.name}: more bytes came than were asked for`);
     this.#bytes.set(stretch.subarray(0, count), this.filled);
     this.filled += count;
-    const now = performance.now();
-    if (this.filled - this.#written >= this.#writeBytes || now - this.#writtenAt > WRITE_MS) this.keep();
+    if (this.filled - this.#written >= this.#writeBytes) this.keep();
     return count;
   }
 
   /** Writes what came. */
   keep(): void {
-    this.#writtenAt = performance.now();
     if (this.filled === this.#written) return;
     this.#file.append(this.index, this.#written, this.#bytes.subarray(this.#written, this.filled));
     this.#written = this.filled;

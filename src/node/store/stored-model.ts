@@ -26,9 +26,14 @@ export interface StoredModelParts {
   /** Keeps others from deleting the model. */
   readonly use: HeldLock;
   readonly origin: (signal: AbortSignal, onTrouble: (trouble: string | undefined) => void) => PieceOrigin;
+  /** Deletes what can go. False: nothing can. */
+  readonly makeRoom: () => Promise<boolean>;
   readonly signal: AbortSignal;
   readonly listener: StoreListener;
 }
+
+/** A lock that doesn't come for so long is another tab's. */
+const WAITS_MS = 200;
 
 /**
  * A manifest's files in the store, which come as they are read and before: the download of what is missing begins at once,
@@ -101,7 +106,18 @@ export class StoredModel implements ModelFiles {
       for (const file of files) file.refresh();
     }
     const places = origin(signal, (trouble) => this.#tellTrouble(trouble));
-    const download = new PieceDownload(files, places, () => this.#changed());
+    const download = new PieceDownload(files, places, {
+      onBytes: () => this.#changed(),
+      onFull: async () => {
+        if (await this.#parts.makeRoom()) return true;
+        const [kept, all] = [this.#storedBytes, this.#total].map((bytes) => `${(bytes / 1e6).toFixed(1)} MB`);
+        const rest = 'the rest comes again at each start';
+        listener.onNotice(
+          `this browser has no more room for this site: ${kept} of ${manifest.name}'s ${all} are kept, ${rest}`,
+        );
+        return false;
+      },
+    });
     this.#download = download;
     const broken = ({ file }: PieceFile, index: number) => {
       const from = index * manifest.pieceBytes;
@@ -111,31 +127,38 @@ export class StoredModel implements ModelFiles {
     for (const file of files) this.#sources.set(file.file.name, new StoredSource(file, download, broken));
     this.#changed();
     // Whoever reads what doesn't come hears why.
-    void download.run().then(
-      () => this.#whole && folder.shares && this.#turn?.end(),
-      () => {},
-    );
+    download.run().catch(() => {});
   }
 
   get #whole(): boolean {
     return this.#files.every(({ whole }) => whole);
   }
 
-  #wait(signal: AbortSignal): Promise<DownloadTurn> {
+  async #wait(signal: AbortSignal): Promise<DownloadTurn> {
     const { locks, digest, listener } = this.#parts;
+    const bytes = { loadedBytes: this.#loadedBytes, totalBytes: this.#total, fetchedBytes: 0 };
+    const waits = setTimeout(() => listener.onProgress({ ...bytes, byOtherTab: true }), WAITS_MS);
     const onOther = ({ trouble, ...bytes }: TurnNews) => {
       listener.onProgress({ ...bytes, fetchedBytes: 0, byOtherTab: true });
       if (trouble !== this.#trouble) this.#tellTrouble(trouble);
     };
-    return DownloadTurn.wait(locks, digest, signal, onOther, () => ({
-      loadedBytes: this.#loadedBytes,
-      totalBytes: this.#total,
-      trouble: this.#trouble,
-    }));
+    try {
+      return await DownloadTurn.wait(locks, digest, signal, onOther, () => ({
+        loadedBytes: this.#loadedBytes,
+        totalBytes: this.#total,
+        trouble: this.#trouble,
+      }));
+    } finally {
+      clearTimeout(waits);
+    }
+  }
+
+  get #storedBytes(): number {
+    return this.#files.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
   }
 
   get #loadedBytes(): number {
-    return this.#files.reduce((sum, { storedBytes }) => sum + storedBytes, 0);
+    return this.#storedBytes + (this.#download?.unkeptBytes ?? 0);
   }
 
   #tellTrouble(trouble: string | undefined): void {
@@ -145,6 +168,8 @@ export class StoredModel implements ModelFiles {
 
   #changed(): void {
     this.#turn?.changed();
+    // Others may read it beside this tab.
+    if (this.#whole && this.#parts.folder.shares) this.#turn?.end();
     this.#parts.listener.onProgress({
       loadedBytes: this.#loadedBytes,
       totalBytes: this.#total,

@@ -99,7 +99,7 @@ export class StoredSource implements ByteSource {
 
   async #fill(index: number, into: Uint8Array): Promise<void> {
     for (let tries = 0; tries < MOST_TRIES; tries++) {
-      await this.#download.want(this.#file, index);
+      if (!(await this.#download.want(this.#file, index))) return this.#download.unkept(this.#file, index, into);
       if (this.#file.read(index, into) && (await sha256Hex(into)) === this.#file.file.pieces[index]) return;
       this.#onBroken(this.#file, index);
       this.#file.forget(index);

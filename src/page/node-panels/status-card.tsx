@@ -67,7 +67,7 @@ function Buttons() {
 /** How much of the model is here, how fast it comes, and how long it will take. */
 function Download() {
   if (!progress.value) return null;
-  const { loadedBytes, totalBytes } = progress.value;
+  const { loadedBytes, totalBytes, byOtherTab } = progress.value;
   const perSecond = rate.value;
   return (
     <div class="progress-line">
@@ -79,6 +79,7 @@ function Download() {
           <> · {duration((1000 * (totalBytes - loadedBytes)) / perSecond)} left</>
         )}
       </p>
+      {byOtherTab && <p class="small quiet">Another tab of this browser downloads it, and this one waits for that.</p>}
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { type ByteFile, type ByteFolder, StoreError } from '../byte-file.ts';
+import { type ByteFile, type ByteFolder, StoreError, StoreFullError } from '../byte-file.ts';
 
 /** A disk in memory that survives those who use it, and whose power may go at any byte. */
 export class MemoryDisk {
@@ -16,7 +16,7 @@ export class MemoryDisk {
     const count = Math.min(bytes.byteLength, this.left);
     const before = this.files.get(name) ?? new Uint8Array();
     const grown = Math.max(0, at + count - before.byteLength);
-    if (this.bytes + grown > this.capacity) throw new StoreError('the disk is full');
+    if (this.bytes + grown > this.capacity) throw new StoreFullError('the disk is full');
     this.left -= count;
     const after = new Uint8Array(before.byteLength + grown);
     after.set(before);

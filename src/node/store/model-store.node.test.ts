@@ -1,0 +1,186 @@
+import { beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Manifest } from '../../checkpoint/manifest.ts';
+import { ModelStore } from './model-store.ts';
+import type { StoreProgress } from './store-facts.ts';
+import type { StoredModel, StoreListener } from './stored-model.ts';
+import { MemoryDisk, MemoryFolder } from './testing/memory-folder.ts';
+import { MemoryLocks } from './testing/memory-locks.ts';
+import { MemoryOrigin, manifestOf } from './testing/memory-origin.node.ts';
+
+const PIECE = 1_000;
+const contents = { weights: new Uint8Array(5_500).map((_, i) => (i * 7) % 251), config: new Uint8Array(30).fill(9) };
+const small = manifestOf('small', contents, PIECE);
+const digestOf = (letter: string) => letter.repeat(64);
+
+let disk: MemoryDisk;
+let locks: MemoryLocks;
+let clock: number;
+let quota: number;
+let notices: string[];
+let progress: StoreProgress[];
+let troubles: (string | undefined)[];
+const listener: StoreListener = {
+  onNotice: (notice) => void notices.push(notice),
+  onProgress: (one) => void progress.push(one),
+  onTrouble: (trouble) => void troubles.push(trouble),
+};
+
+beforeEach(() => {
+  disk = new MemoryDisk();
+  locks = new MemoryLocks();
+  clock = 1;
+  quota = 1e9;
+  notices = [];
+  progress = [];
+  troubles = [];
+});
+
+/** The store as a tab sees it; tabs share disk and locks. */
+function tab(shares = true): ModelStore {
+  return new ModelStore({
+    folder: new MemoryFolder(disk, shares),
+    locks,
+    room: async () => ({ quota, usage: disk.bytes }),
+    now: () => clock++,
+  });
+}
+
+async function open(
+  store: ModelStore,
+  digest: string,
+  { manifest = small, origin = new MemoryOrigin(contents) }: { manifest?: Manifest; origin?: MemoryOrigin } = {},
+): Promise<StoredModel> {
+  const { signal } = new AbortController();
+  return store.open(manifest, digest, { origin: () => origin, signal, listener });
+}
+
+async function readWhole(model: StoredModel): Promise<void> {
+  for (const [name, bytes] of Object.entries(contents)) {
+    expect(Buffer.from(await model.open(name)!.read(0, bytes.byteLength)).equals(bytes)).toBe(true);
+  }
+}
+
+/** Another model with files of its own. */
+function other(name: string, size: number) {
+  const files = { weights: new Uint8Array(size).map((_, i) => (i * 3 + name.charCodeAt(0)) % 249) };
+  return { manifest: manifestOf(name, files, PIECE), origin: new MemoryOrigin(files) };
+}
+
+async function load(store: ModelStore, digest: string, made = other(digest[0]!, 3_000)): Promise<void> {
+  const model = await open(store, digest, made);
+  await model.open('weights')!.read(0, 3_000);
+  model.release();
+}
+
+describe('one download for several tabs', () => {
+  test('the second waits, follows, and reads what came', async () => {
+    const origin = Object.assign(new MemoryOrigin(contents), { left: 2_500 });
+    const first = await open(tab(), digestOf('a'), { origin });
+    await vi.waitFor(() => expect(origin.left).toBe(0));
+    const none = new MemoryOrigin({});
+    const second = open(tab(), digestOf('a'), { origin: none });
+    await vi.waitFor(() => expect(progress.some(({ byOtherTab }) => byOtherTab)).toBe(true));
+    origin.left = Number.POSITIVE_INFINITY;
+    await readWhole(first);
+    await readWhole(await second);
+    expect(none.asked).toEqual([]);
+    expect(origin.given).toBe(5_530);
+    first.release();
+    (await second).release();
+    expect([...(await locks.held())]).toEqual([]);
+  });
+
+  test('goes on at another when the first is closed', async () => {
+    const origin = Object.assign(new MemoryOrigin(contents), { left: 2_500 });
+    const first = await open(tab(), digestOf('a'), { origin });
+    await vi.waitFor(() => expect(origin.left).toBe(0));
+    const later = new MemoryOrigin(contents);
+    const second = open(tab(), digestOf('a'), { origin: later });
+    first.release();
+    await readWhole(await second);
+    expect(later.given).toBe(5_530 - 2_500);
+    (await second).release();
+  });
+
+  test('where a browser opens a file once, a tab waits until the other has read it', async () => {
+    const folder = new MemoryFolder(disk, false);
+    const parts = { folder, locks, room: async () => ({ quota, usage: disk.bytes }), now: () => clock++ };
+    const first = await open(new ModelStore(parts), digestOf('a'));
+    const second = open(new ModelStore(parts), digestOf('a'));
+    await readWhole(first);
+    first.close();
+    await readWhole(await second);
+    (await second).close();
+  });
+});
+
+describe('what is kept', () => {
+  test('is listed, and deleted unless it is in use; files of two models stay for the other', async () => {
+    const store = tab();
+    const model = await open(store, digestOf('a'));
+    await readWhole(model);
+    const twin = await open(store, digestOf('b'), { manifest: { ...small, name: 'twin', quantisation: 'q8' } });
+    await readWhole(twin);
+    twin.release();
+    expect(await store.list()).toMatchObject([
+      { name: 'twin', digest: digestOf('b'), storedBytes: 5_530, totalBytes: 5_530, usedAt: 2, inUse: false },
+      { name: 'small', usedAt: 1, inUse: true },
+    ]);
+    const { signal } = new AbortController();
+    await expect(store.delete(digestOf('a'), signal)).rejects.toThrow('a tab of this browser uses the model');
+    await store.delete(digestOf('b'), signal);
+    expect((await store.list()).map(({ name, storedBytes }) => [name, storedBytes])).toEqual([['small', 5_530]]);
+    model.release();
+    await store.delete(digestOf('a'), signal);
+    expect(disk.files.size).toBe(0);
+  });
+
+  test('is deleted where another needs the room, the least recently used first, and nothing in use', async () => {
+    const store = tab();
+    const busy = other('x', 3_000);
+    const inUse = await open(store, digestOf('0'), busy);
+    await inUse.open('weights')!.read(0, 3_000);
+    for (const letter of ['a', 'b', 'c']) await load(store, digestOf(letter));
+    await load(store, digestOf('a'));
+    quota = disk.bytes + (1 << 20) + 4_000;
+    const model = await open(store, digestOf('d'));
+    await readWhole(model);
+    expect(notices).toEqual(["b was deleted from this browser's store, to make room for small"]);
+    expect((await store.list()).map(({ name }) => name).sort()).toEqual(['a', 'c', 'small', 'x']);
+  });
+
+  test('is refused with the sizes where there is no room for it', async () => {
+    const store = tab();
+    quota = (1 << 20) + 4_000;
+    const why = 'small needs 0.0 MB more, and this browser lets this site keep 1.1 MB more (1.1 MB in all)';
+    expect(await store.refusal(small)).toBe(why);
+    await expect(open(store, digestOf('a'))).rejects.toThrow(why);
+    expect([...(await locks.held())]).toEqual([]);
+    quota = 1e9;
+    expect(await store.refusal(small)).toBeUndefined();
+  });
+
+  test('makes room when the disk is full though the browser told of more', async () => {
+    const store = tab();
+    await load(store, digestOf('a'));
+    disk.capacity = disk.bytes + 3_000;
+    const model = await open(store, digestOf('b'));
+    await readWhole(model);
+    expect(notices).toEqual(["a was deleted from this browser's store, to make room for small"]);
+    disk.capacity = disk.bytes + 1_200;
+    const larger = other('larger', 3_000);
+    const partly = await open(store, digestOf('c'), larger);
+    await partly.open('weights')!.read(0, 3_000);
+    expect(notices.at(-1)).toMatch(/no more room for this site: .* of larger's 0\.0 MB are kept, the rest comes again/);
+  });
+
+  test('outlives broken records, and what a closed tab left behind is cleaned up', async () => {
+    const store = tab();
+    await load(store, digestOf('a'));
+    disk.files.set(`${digestOf('e')}.model`, new TextEncoder().encode('{"na'));
+    disk.files.set(`${'1'.repeat(64)}.1000.data`, new Uint8Array(10));
+    expect((await store.list()).map(({ name }) => name)).toEqual(['a']);
+    (await open(store, digestOf('b'))).release();
+    expect([...disk.files.keys()].filter((name) => /^(e{64}|1{64})/.test(name))).toEqual([]);
+  });
+});
