@@ -150,10 +150,11 @@ test('by keys alone: join, limit, pause, resume and leave', async () => {
 
 test('an address that joins is left by leaving, and a link opened later joins', async () => {
   const page = await batteryPage();
-  await page.getByRole('link', { name: 'Fleet' }).click();
+  const views = page.getByRole('navigation', { name: 'Views' });
+  await views.getByRole('link', { name: 'Fleet' }).click();
   await page.getByRole('heading', { level: 1, name: 'Fleet' }).waitFor({ timeout: 5_000 });
   expect(['loading', 'attaching', 'serving']).toContain(await pageState(page));
-  await page.getByRole('link', { name: 'Node' }).click();
+  await views.getByRole('link', { name: 'Node' }).click();
   await page.getByRole('button', { name: 'Leave' }).click();
   await untilState(page, 'left', 5_000);
   await page.goBack();
