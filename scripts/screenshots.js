@@ -69,7 +69,13 @@ async function takePictures(webUrl, grpc) {
 
 /** @param {import('playwright-core').Page} page */
 async function playground(page) {
-  await page.getByRole('heading', { level: 1, name: 'Playground' }).waitFor({ timeout: BOUND_MS });
+  const prompt = page.getByRole('textbox', { name: 'Prompt' });
+  await prompt.fill(PROMPTS[0] ?? '', { timeout: BOUND_MS });
+  const tokens = page.getByRole('button', { name: 'Tokens' });
+  if ((await tokens.getAttribute('aria-pressed')) === 'false') await tokens.click();
+  await page.getByRole('button', { name: 'Run' }).click();
+  await page.getByRole('button', { name: 'Stop' }).waitFor({ timeout: BOUND_MS });
+  await page.getByRole('button', { name: 'Run' }).waitFor({ timeout: BOUND_MS });
 }
 
 /**
