@@ -19,9 +19,9 @@ export class Child {
     this.#process = process;
   }
 
-  /** `name` is a file beside this one. */
-  static async start(name: string): Promise<Child> {
-    const execArgv = ['--experimental-transform-types', '--no-warnings', '--expose-gc'];
+  /** `name` is a file beside this one, `flags` are Node's. */
+  static async start(name: string, flags: readonly string[] = []): Promise<Child> {
+    const execArgv = ['--experimental-transform-types', '--no-warnings', '--expose-gc', ...flags];
     const child = fork(new URL(`./${name}`, import.meta.url).pathname, { execArgv, serialization: 'advanced' });
     await once(child, 'message', { signal: AbortSignal.timeout(20_000) });
     return new Child(child);

@@ -6,6 +6,8 @@ import type { LoadOptions, LoadResult } from './load-child.ts';
 export const NODES = 100;
 export const STREAMS = 1_000;
 const TOKENS = 256;
+/** As deploy/ starts it. */
+const RELAY_FLAGS = ['--max-semi-space-size=64'];
 const WARM_MS = 4_000;
 const MS = 5_000;
 
@@ -98,7 +100,7 @@ export interface ProfileFiles {
 
 export async function measureRelay(load: Child, profiles: ProfileFiles) {
   tell('the relay: idle streams');
-  const relay = await start('relay-child.ts');
+  const relay = await start('relay-child.ts', RELAY_FLAGS);
   const ports = await relay.ask<{ grpcPort: number; webPort: number; digest: string }>('start');
   const nodes = await start('nodes-child.ts');
   await nodes.ask('attach', { count: NODES, webPort: ports.webPort, digest: ports.digest });

@@ -120,7 +120,7 @@ export class NodeLink implements JobHost, StreamSource {
 
   /** Sequences that the node has been given and has not ended. */
   get runningSamples(): number {
-    return this.jobs.all.reduce((total, { job }) => total + job.unfinished.length, 0);
+    return this.jobs.samples;
   }
 
   /** Those of them that ran and wait again, as the node last told: what ended since is none of them any more. */

@@ -89,6 +89,7 @@ export class Router {
   }
 
   private pass(): void {
+    if (this.queue.length === 0) return;
     const links = [...this.links()].filter((link) => link.serving);
     // Once the first unpinned job finds no room, later ones must not overtake it.
     let blocked = false;

@@ -75,6 +75,15 @@ export class RunningJobs {
     return this.running.size;
   }
 
+  /** Their samples that have not ended. */
+  get samples(): number {
+    let samples = 0;
+    for (const { job } of this.running.values()) {
+      for (const { finish } of job.samples) if (finish === undefined) samples++;
+    }
+    return samples;
+  }
+
   /** Tokens of their prompts and outputs; samples share their prompt. */
   get heldTokens(): number {
     let tokens = 0;

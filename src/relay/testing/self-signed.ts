@@ -16,7 +16,10 @@ const ECDSA_WITH_SHA256 = sequence(Buffer.from('06082a8648ce3d040302', 'hex'));
 const COMMON_NAME = Buffer.from('0603550403', 'hex');
 const SUBJECT_ALT_NAME = Buffer.from('0603551d11', 'hex');
 
-/** A certificate of its own for localhost and 127.0.0.1 (RFC 5280), good for a day: no secret lies in the repository. */
+/**
+ * A certificate of its own for localhost and 127.0.0.1 (RFC 5280), good for a day: no secret lies in the repository. Node makes
+ * none, and openssl is not on every machine.
+ */
 export function selfSigned(name = 'localhost'): { readonly cert: string; readonly key: string } {
   const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   const subject = sequence(der(0x31, sequence(COMMON_NAME, der(0x0c, Buffer.from(name)))));
