@@ -131,6 +131,9 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       throw toConnectError(fault);
     } finally {
       context.signal.removeEventListener('abort', leave);
+      // Who answered, for the page's playground.
+      const ranks = job.stays.map(({ rank }) => rank);
+      if (ranks.length > 0) context.responseTrailer.set('x-shoal-ranks', ranks.join(','));
       logEnd(log, ids, job);
       leave();
     }

@@ -1,0 +1,165 @@
+import { Code, ConnectError, createClient } from '@connectrpc/connect';
+import { createGrpcWebTransport } from '@connectrpc/connect-web';
+import { computed, signal } from '@preact/signals';
+import type { ChatMessage } from '../../checkpoint/chat-template.ts';
+import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
+import { viewerAccess } from '../viewer-access.ts';
+import { Completion } from './completion.ts';
+import { DEFAULT_FIELDS, FieldError, type Fields, requestOf } from './fields.ts';
+import { openTokenizer, type PlaygroundModel } from './open-tokenizer.ts';
+
+export type ModelState =
+  | { readonly name: 'loading' }
+  | { readonly name: 'open'; readonly model: PlaygroundModel }
+  /** `token`: whether one was given. */
+  | { readonly name: 'refused'; readonly why: string; readonly token: boolean }
+  | { readonly name: 'failed'; readonly why: string };
+
+export type Mode = 'chat' | 'prompt';
+
+/** What the user said, and what came of it. */
+export interface Turn {
+  readonly text: string;
+  readonly completion: Completion;
+}
+
+/** All of the view's state: it outlives a visit to another view. */
+export const modelState = signal<ModelState>({ name: 'loading' });
+export const fields = signal<Fields>(DEFAULT_FIELDS);
+export const mode = signal<Mode>('chat');
+export const system = signal('');
+/** What is being typed. */
+export const draft = signal('');
+export const turns = signal<readonly Turn[]>([]);
+/** What the raw prompt's last run made, with its prompt. */
+export const run = signal<Turn | undefined>(undefined);
+/** Why a request was not sent. */
+export const fault = signal<{ readonly field: keyof Fields | undefined; readonly message: string } | undefined>(
+  undefined,
+);
+
+const active = computed(() => (mode.value === 'chat' ? turns.value.at(-1) : run.value)?.completion);
+/** The one that is being answered now: one at a time, since a page has few connections. */
+export const running = computed(() =>
+  [turns.value.at(-1)?.completion, run.value?.completion].find((one) => one?.running),
+);
+
+let opening: Promise<void> | undefined;
+
+/** Gets what the playground needs of the model, unless it is there. */
+export function openModel(): Promise<void> {
+  if (modelState.value.name === 'open') return Promise.resolve();
+  opening ??= open().finally(() => {
+    opening = undefined;
+  });
+  return opening;
+}
+
+async function open(): Promise<void> {
+  modelState.value = { name: 'loading' };
+  const access = viewerAccess();
+  try {
+    const model = await openTokenizer(location.origin, access.ask);
+    fields.value = { ...fields.value, ...model.advised };
+    if (!model.template) mode.value = 'prompt';
+    modelState.value = { name: 'open', model };
+  } catch (error) {
+    modelState.value = refusal(error) ?? { name: 'failed', why: (error as Error).message };
+  }
+}
+
+/** Another token counts from now on. */
+export function signedIn(): void {
+  modelState.value = { name: 'loading' };
+  void openModel();
+}
+
+function refusal(error: unknown): ModelState | undefined {
+  if (!(error instanceof ConnectError)) return undefined;
+  const { code, rawMessage: why } = error;
+  if (code !== Code.Unauthenticated && code !== Code.PermissionDenied) return undefined;
+  return { name: 'refused', why, token: code === Code.PermissionDenied || viewerAccess().authorization !== undefined };
+}
+
+export function setField<K extends keyof Fields>(field: K, value: Fields[K]): void {
+  fields.value = { ...fields.value, [field]: value };
+  if (fault.value?.field === field) fault.value = undefined;
+}
+
+export function resetFields(): void {
+  const { value } = modelState;
+  fields.value = { ...DEFAULT_FIELDS, ...(value.name === 'open' ? value.model.advised : {}) };
+  fault.value = undefined;
+}
+
+/** Sends the draft. What can't be sent stays, with `fault` saying why. */
+export function send(): void {
+  const { value: opened } = modelState;
+  if (opened.name !== 'open' || running.value) return;
+  const text = draft.value;
+  if (text === '') {
+    fault.value = { field: undefined, message: 'Write something first.' };
+    return;
+  }
+  fault.value = undefined;
+  try {
+    const { model } = opened;
+    const chat = mode.value === 'chat' ? model.template : undefined;
+    const inputIds = chat ? model.tokenizer.encodeBare(chat.render(messages(text))) : model.tokenizer.encode(text);
+    if (inputIds.length >= model.contextLength) {
+      const where = chat ? 'The chat is' : 'The prompt is';
+      throw new Error(
+        `${where} ${inputIds.length} tokens long; the model takes ${model.contextLength}, its answer included.`,
+      );
+    }
+    // A chat goes on with one answer.
+    const chosen = chat ? { ...fields.value, n: '1' } : fields.value;
+    const request = requestOf(chosen, inputIds, `page-${crypto.randomUUID()}`);
+    const turn = { text, completion: new Completion(generate, request, model.tokens, chosen) };
+    if (chat) {
+      turns.value = [...turns.value, turn];
+      draft.value = '';
+    } else run.value = turn;
+    void turn.completion.over.then(() => {
+      const { value: problem } = turn.completion.problem;
+      const refused = problem && refusal(problem);
+      if (refused) modelState.value = refused;
+    });
+  } catch (error) {
+    const field = error instanceof FieldError ? error.field : undefined;
+    fault.value = { field, message: (error as Error).message };
+  }
+}
+
+const generate: ConstructorParameters<typeof Completion>[0] = (request, options) => {
+  const transport = createGrpcWebTransport({ baseUrl: location.origin, fetch: viewerAccess().ask });
+  return createClient(SglangScheduler, transport).generate(request, options);
+};
+
+function messages(next: string): ChatMessage[] {
+  const past = turns.value.flatMap(({ text, completion }): ChatMessage[] => [
+    { role: 'user', content: text },
+    { role: 'assistant', content: completion.samples.value[0]?.text ?? '' },
+  ]);
+  const first: ChatMessage[] = system.value.trim() === '' ? [] : [{ role: 'system', content: system.value }];
+  return [...first, ...past, { role: 'user', content: next }];
+}
+
+export function stop(): void {
+  running.value?.stop();
+}
+
+/** Forgets the chat. */
+export function newChat(): void {
+  active.value?.stop();
+  turns.value = [];
+  fault.value = undefined;
+}
+
+/** Takes the last turn back, its text to be sent again. */
+export function takeBack(): void {
+  const last = turns.value.at(-1);
+  if (!last || last.completion.running) return;
+  turns.value = turns.value.slice(0, -1);
+  draft.value = last.text;
+}
