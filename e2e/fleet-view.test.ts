@@ -99,7 +99,7 @@ test('tells nodes as they are: what is unknown is no zero, and counts come from 
   const page = await openAs(OPERATOR);
   const first = line(page, 0);
   await first.getByText('scripted-000').waitFor({ timeout: 5_000 });
-  expect(await first.innerText()).toMatch(/google swiftshader, software[\s\S]*stories260K[\s\S]*serving[\s\S]*10\.0/);
+  expect(await first.innerText()).toMatch(/google swiftshader, software[\s\S]*serving[\s\S]*stories260K[\s\S]*10\.0/);
   expect(await line(page, 3).innerText()).toContain('hidden tab');
   // It told nothing of itself.
   const silent = (await line(page, 6).innerText()).split('\t');

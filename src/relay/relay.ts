@@ -199,6 +199,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     await grpcServer.close(0);
     throw error;
   });
+  history.start();
   log.info({ grpcPort: grpcServer.port, webPort: webServer.port, model: model.name, digest: model.digest }, 'relay up');
   if (settings.auditShare > 0)
     log.info({ share: settings.auditShare, tolerances: AUDIT_TOLERANCES }, 'samples are audited');

@@ -22,8 +22,8 @@ interface Column {
 const COLUMNS: readonly Column[] = [
   { key: 'rank', name: 'Rank', number: false },
   { key: 'nodeId', name: 'Node', number: false, listed: true },
-  { key: 'form', name: 'Model', number: false, listed: true },
   { key: 'state', name: 'Health', number: false },
+  { key: 'form', name: 'Model', number: false, listed: true },
   { key: 'running', name: 'Running', number: true, descending: true },
   { key: 'waiting', name: 'Waiting', number: true, descending: true },
   { key: 'speed', name: 'Speed', number: true, listed: true, descending: true },
@@ -128,15 +128,15 @@ function Line({ row, model, listed }: LineProps) {
           </small>
         </td>
       )}
+      <td>
+        <Health row={row} />
+      </td>
       {listed && (
         <td>
           {model}
           <small>{row.form}</small>
         </td>
       )}
-      <td>
-        <Health row={row} />
-      </td>
       <td class="number">
         {count(row.running)} <small>of {count(row.maxRunning)}</small>
       </td>

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { Job } from '../job.ts';
 import type { NodeLink } from '../node-link.ts';
 import { FleetHistory, INTERVAL_MS, MOST_POINTS } from './fleet-history.ts';
@@ -7,7 +7,6 @@ function open(nodes: Partial<NodeLink>[] = []) {
   const clock = { ms: 1_000 };
   const source = { serving: () => nodes as NodeLink[], waiting: () => 3, now: () => clock.ms };
   const history = new FleetHistory(source);
-  history.close();
   const step = (ms = INTERVAL_MS) => {
     clock.ms += ms;
     history.addPoint();
@@ -79,4 +78,21 @@ test('percentiles are of the last minute, totals of all time', () => {
   expect(history.totals.tokens).toBe(20);
   for (let at = 0; at < 12; at++) step();
   expect(history.latencies).toEqual({});
+});
+
+test('it adds a point every five seconds from its start to its end', () => {
+  vi.useFakeTimers();
+  try {
+    const history = new FleetHistory({ serving: () => [], waiting: () => 0 });
+    vi.advanceTimersByTime(60_000);
+    expect(history.after(0)).toEqual([]);
+    history.start();
+    vi.advanceTimersByTime(3 * INTERVAL_MS);
+    expect(history.after(0).map(({ number }) => number)).toEqual([1, 2, 3]);
+    history.close();
+    vi.advanceTimersByTime(60_000);
+    expect(history.after(3)).toEqual([]);
+  } finally {
+    vi.useRealTimers();
+  }
 });

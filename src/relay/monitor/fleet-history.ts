@@ -58,13 +58,17 @@ export class FleetHistory {
   private lastAt: number;
   private readonly source: HistorySource;
   private readonly now: () => number;
-  private readonly timer: NodeJS.Timeout;
+  private timer: NodeJS.Timeout | undefined;
 
   constructor(source: HistorySource) {
     this.source = source;
     this.now = source.now ?? (() => performance.now());
     this.lastAt = this.now();
-    this.timer = setInterval(() => this.addPoint(), INTERVAL_MS);
+  }
+
+  /** Adds points by itself, until it is closed. */
+  start(): void {
+    this.timer ??= setInterval(() => this.addPoint(), INTERVAL_MS);
     this.timer.unref();
   }
 

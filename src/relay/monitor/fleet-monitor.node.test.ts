@@ -117,10 +117,11 @@ test('how a request ended: by its client’s abort, its leaving, or a status', a
   await node.until(() => node.jobs.length === 1);
   await on.client.unary(SglangScheduler.method.abort, create(AbortRequestSchema, { requestId: 'one' }));
   await aborted;
-  const left = on.newClient();
-  void collect(left.stream(SglangScheduler.method.generate, requestOf(PROMPT, { maxNewTokens: 8 }))).catch(() => {});
+  const left = on.client.stream(SglangScheduler.method.generate, requestOf(PROMPT, { maxNewTokens: 8 }));
+  const over = collect(left).catch(() => {});
   await node.until(() => node.jobs.length === 2);
-  left.close();
+  left.cancel();
+  await over;
   const all = await untilRequests(on, (found) => found.length === 3 && found[0]!.outcome !== '');
   expect(all.map(({ outcome }) => outcome)).toEqual(['left', 'aborted', 'Unavailable']);
 });
@@ -150,7 +151,6 @@ test('history is told once: a caller gets the points after those that it has', a
     (await monitor.getHistory({ relayEpoch, after })).points.map(({ number }) => number);
   expect(await numbers(0n, 0)).toEqual([]);
   for (let at = 0; at < 3; at++) history.addPoint();
-  history.close();
   expect(await numbers(7n, 0)).toEqual([1, 2, 3]);
   expect(await numbers(7n, 2)).toEqual([3]);
   expect(await numbers(7n, 3)).toEqual([]);
