@@ -54,15 +54,15 @@ async function takePictures(webUrl, grpc) {
   // Some minutes of a fleet's life in seconds: charts have a point for each few of them.
   const requests = { stop: false };
   const load = Promise.all([0, 1, 2].map((client) => generateUntil(requests, grpc, client)));
-  await page.locator('a[href="#fleet"]').click();
+  await page.locator('.views a[href="#fleet"]').click();
   await sleep(25_000);
   await picture(page, 'fleet.png');
-  await page.locator('a[href="#node"]').click();
+  await page.locator('.views a[href="#node"]').click();
   await until(page, "/[1-9]/.test(document.querySelector('[data-counter=speed]')?.textContent ?? '')");
   await picture(page, 'node.png');
   requests.stop = true;
   await load;
-  await page.locator('a[href="#playground"]').click();
+  await page.locator('.views a[href="#playground"]').click();
   await playground(page);
   await picture(page, 'playground.png');
 }
