@@ -10,7 +10,7 @@ import { collect, GrpcClient } from '../src/relay/testing/grpc-client.ts';
 import { requestOf } from '../src/relay/testing/relay-bench.ts';
 import { coarseModel, reorderedModel } from './harness/coarse-model.ts';
 import { type CpuNode, openCpuNode } from './harness/cpu-node.ts';
-import { servedTinyModel, TINY_MODEL } from './harness/fuzz-world.ts';
+import { SHAPE, servedTinyModel, strictGrammars, TINY_MODEL } from './harness/fuzz-world.ts';
 import { type LieRates, LyingRunner } from './harness/lying-runner.ts';
 import { metric } from './harness/relay.ts';
 import { until } from './harness/wait.ts';
@@ -28,6 +28,22 @@ const KERNELS = {
   cheap: { model: coarseModel(TINY_MODEL, 5), precision: Precision.EXACT },
 } as const;
 
+/** What requests ask for; the last three are replayed, the others scored as a prompt. */
+const SORTS: readonly { sampling: Parameters<typeof requestOf>[1]; embedded?: boolean }[] = [
+  { sampling: { temperature: 0 } },
+  { sampling: { temperature: 1 } },
+  { sampling: { temperature: 0.7, topP: 0.9, topK: 12 } },
+  { sampling: { temperature: 1.2, presencePenalty: 0.5, minP: 0.05 } },
+  {
+    sampling: {
+      temperature: 1,
+      constraint: { case: 'regex', value: JSON.stringify({ seed: 5, states: 4, density: 4, ends: 4 }) },
+    },
+  },
+  { sampling: { temperature: 0.8, repetitionPenalty: 1.3 } },
+  { sampling: { temperature: 1 }, embedded: true },
+];
+
 const lines: Record<string, unknown>[] = [];
 
 class Fleet {
@@ -35,14 +51,16 @@ class Fleet {
   readonly client: GrpcClient;
   readonly nodes: CpuNode[] = [];
   readonly #random = new Random(3);
+  readonly #sorts: typeof SORTS;
   #sent = 0;
 
-  constructor(relay: Relay) {
+  constructor(relay: Relay, sorts: typeof SORTS) {
     this.relay = relay;
+    this.#sorts = sorts;
     this.client = new GrpcClient(relay.grpcPort);
   }
 
-  static async start(): Promise<Fleet> {
+  static async start(sorts = SORTS): Promise<Fleet> {
     lines.length = 0;
     const relay = await startRelay({
       model: await servedTinyModel(),
@@ -50,7 +68,7 @@ class Fleet {
       ...{ grpcPort: 0, webPort: 0, closeGraceMs: 0, auditShare: 1 },
       logger: pino({ level: 'warn' }, { write: (line: string) => lines.push(JSON.parse(line)) }),
     });
-    return new Fleet(relay);
+    return new Fleet(relay, sorts);
   }
 
   get webUrl(): string {
@@ -64,7 +82,7 @@ class Fleet {
     const random = new Random(nodeId.length * 1_000 + this.nodes.length);
     const { webPort, model } = this.relay;
     const node = await openCpuNode({ webPort, digest: model.digest }, own, {
-      ...{ nodeId, maxRunning: 8, kvBlocks: 64, precision },
+      ...{ nodeId, maxRunning: 8, kvBlocks: 64, precision, grammars: strictGrammars() },
       around: (inner) => {
         runner = new LyingRunner(inner, lies, () => random.uniform());
         return runner;
@@ -84,14 +102,9 @@ class Fleet {
 
   async #ask(): Promise<void> {
     const inputIds = Array.from({ length: this.#random.integer(3, 20) }, () => this.#random.integer(3, 63));
-    const sort = this.#sent++ % 4;
-    const sampling = [
-      { temperature: 0 },
-      { temperature: 1 },
-      { temperature: 0.7, topP: 0.9, topK: 12 },
-      { temperature: 1.2, presencePenalty: 0.5, minP: 0.05 },
-    ][sort]!;
-    const request = requestOf(inputIds, { ...sampling, maxNewTokens: OUTPUT });
+    const sort = this.#sorts[this.#sent++ % this.#sorts.length]!;
+    const embeds = sort.embedded ? { inputEmbeds: [...this.#random.normals(inputIds.length * SHAPE.hiddenSize)] } : {};
+    const request = requestOf(inputIds, { ...sort.sampling, maxNewTokens: OUTPUT }, embeds);
     const { error } = await collect(this.client.stream(SglangScheduler.method.generate, request));
     expect(error).toBeUndefined();
   }
@@ -142,6 +155,7 @@ test('no honest node is put out, whatever their kernels round', async () => {
   console.log(`${passed} audited samples pass; steps: ${judged} agree, ${differs} differ, ${open} open`);
   expect(passed).toBeGreaterThanOrEqual(wanted);
   expect(judged).toBeGreaterThan(4 * open);
+  expect(lines.filter(({ msg }) => msg === 'sample failed its audit')).toEqual([]);
   expect(await fleet.labelled(FAILED)).toBe(0);
   if (LONG) expect(await fleet.labelled('shoal:audit_canaries_total outcome="known"')).toBeGreaterThan(0);
   expect(await fleet.count('shoal:nodes')).toBe(4);
@@ -171,6 +185,24 @@ test('a node that lies in some of its samples is put out, and its samples are fl
   // The others go on, and it doesn't come back.
   await fleet.ask(4);
   expect(await fleet.count('shoal:nodes')).toBe(2);
+});
+
+test('a cheaper model is found by a replay under a constraint, a repetition penalty and input embeddings', async () => {
+  for (const sort of SORTS.slice(4)) {
+    fleet = await Fleet.start([sort]);
+    await fleet.node('exact-node');
+    await fleet.node('reordered-node', 'reordered');
+    // It keeps to the constraint, as its engine would end what doesn't.
+    await fleet.node('lying-node', 'cheap');
+    const lost = async () => (await fleet!.labelled(LIARS)) + (await fleet!.labelled(FALSE));
+    for (let asked = 0; (await lost()) === 0 && asked < 300; asked += 3) await fleet.ask(3);
+    const settled = lines.filter(({ msg }) => msg === 'audit settled');
+    expect(settled.length, JSON.stringify(sort)).toBeGreaterThan(0);
+    // Its scores are of that model too.
+    for (const one of settled) expect(one[one.loser === 'maker' ? 'node' : 'auditor']).toBe('lying-node');
+    await fleet.close();
+    fleet = undefined;
+  }
 });
 
 test('an auditor that lies is put out itself', async () => {

@@ -5,7 +5,7 @@ import type { NormalisedRequest } from '../contract/normalised-request.ts';
 import { blockHashes } from './block-hashes.ts';
 import { type CreditWindow, creditWindow } from './credit.ts';
 import { PromptLogprobs, type PromptPosition } from './prompt-logprobs.ts';
-import type { Finish, NewTokens, Sample } from './sample.ts';
+import { type Finish, type NewTokens, newSample, type Sample } from './sample.ts';
 import { Signal } from './signal.ts';
 
 /** Nodes that may be put out for what they told of one job: it may be the job that makes them err. */
@@ -92,24 +92,17 @@ export class Job {
   private readonly window: CreditWindow;
   private hashes: readonly number[] | undefined;
 
-  constructor(id: bigint, request: NormalisedRequest) {
+  /** `begun`: its one sample, which goes on after ids. */
+  constructor(id: bigint, request: NormalisedRequest, begun?: Pick<Sample, 'index'> & { ids: readonly number[] }) {
     this.id = id;
     this.request = request;
     this.seed = request.sampling.seed ?? randomBytes(8).readBigUInt64LE();
     this.window = creditWindow(request);
-    const { logprobStart, inputIds } = request;
+    const { logprobStart, inputIds, n } = request;
     this.promptLogprobs = logprobStart === undefined ? undefined : new PromptLogprobs(logprobStart, inputIds.length);
-    this.samples = Array.from({ length: request.n }, (_, index) => ({
-      index,
-      ids: [],
-      details: [],
-      chunked: 0,
-      sent: 0,
-      credit: this.window.tokens,
-      cachedTokens: undefined,
-      promptState: undefined,
-      finish: undefined,
-    }));
+    this.samples = Array.from({ length: n }, (_, index) =>
+      newSample(begun?.index ?? index, begun?.ids ?? [], this.window.tokens),
+    );
   }
 
   /** What its prompt has in common with others, see blockHashes; embeddings have nothing. */

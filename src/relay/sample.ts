@@ -44,3 +44,18 @@ export interface Sample {
   promptState: Float32Array | undefined;
   finish: Finish | undefined;
 }
+
+/** A sample that goes on after `ids`; a node may make `ahead` more tokens at first. */
+export function newSample(index: number, ids: readonly number[], ahead: number): Sample {
+  return {
+    index,
+    ids: [...ids],
+    details: ids.map(() => undefined),
+    chunked: ids.length,
+    sent: ids.length,
+    credit: ids.length + ahead,
+    cachedTokens: undefined,
+    promptState: undefined,
+    finish: undefined,
+  };
+}

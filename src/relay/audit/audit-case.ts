@@ -1,5 +1,5 @@
-import type { TopOfPosition } from '../sample.ts';
 import type { MadeSample } from './judge.ts';
+import type { Scoring, Told } from './scoring.ts';
 import type { FlaggedSample } from './standing.ts';
 import type { PrecisionName } from './tolerance.ts';
 
@@ -11,16 +11,17 @@ export interface Party {
 
 /** What one node told of a sample that another made. */
 export interface Scores extends Party {
-  readonly told: readonly TopOfPosition[];
+  readonly told: Told;
 }
 
 /** A sample that is audited. */
 export interface AuditCase {
   readonly maker: Party;
-  readonly made: MadeSample;
+  /** How nodes score it. */
+  readonly scoring: Scoring;
   readonly sample: FlaggedSample;
   /** A new canary's: the reference of later ones, once it passes. */
-  readonly own: boolean;
+  readonly canary: MadeSample | undefined;
   /** Of the auditor that failed it; undefined before. */
   readonly disputed: Scores | undefined;
   /** No third node could take it, and maker and auditor are suspected. */

@@ -3,13 +3,15 @@ import { hasRoom } from '../choose-node.ts';
 import { fitsAt } from '../generate-command.ts';
 import { Job } from '../job.ts';
 import type { NodeLink } from '../node-link.ts';
-import type { Sample, TopOfPosition } from '../sample.ts';
+import type { Sample } from '../sample.ts';
 import { type AuditCase, type Party, partiesOf } from './audit-case.ts';
 import type { AuditCounts } from './audit-counts.ts';
 import { Canaries } from './canaries.ts';
 import { chooseAuditor } from './choose-auditor.ts';
-import { compareScores, type Judgement, judgeSample, type MadeSample } from './judge.ts';
-import { MOST_AUDITED_TOKENS, rescoring } from './rescoring.ts';
+import type { Judgement, MadeSample } from './judge.ts';
+import { replayed } from './replay.ts';
+import { MOST_AUDITED_TOKENS } from './rescoring.ts';
+import { rescored, type Scoring } from './scoring.ts';
 import { settle } from './settle.ts';
 import { type FlaggedSample, type NodeAudits, Standings, shareOf } from './standing.ts';
 import { toleranceOf } from './tolerance.ts';
@@ -66,8 +68,7 @@ export class Audits {
   /** Takes note of a request that is over, and audits some of its samples. */
   jobEnded(job: Job): void {
     const [nodeId, ...others] = job.ranAt;
-    const { constraint, inputEmbeds } = job.request;
-    // What several nodes made, none has to answer for; what a constraint or embeddings shaped, ids alone don't redraw.
+    // What several nodes made, none has to answer for.
     if (
       this.closed ||
       this.parts.share === 0 ||
@@ -83,7 +84,7 @@ export class Audits {
       this.standings.made(nodeId, flagged);
       const share = shareOf(this.parts.share, this.standings.isWatched(nodeId));
       if (this.parts.random() >= share) continue;
-      if (constraint || inputEmbeds || tokensOf(job, sample) > MOST_AUDITED_TOKENS) {
+      if (tokensOf(job, sample) > MOST_AUDITED_TOKENS) {
         this.parts.counts.audited('unfit');
         continue;
       }
@@ -94,7 +95,7 @@ export class Audits {
         seed: job.seed,
         index: sample.index,
       };
-      this.begin(newCase(maker, made, flagged, false));
+      this.begin(newCase(maker, this.scoringOf(job, made), flagged, undefined));
     }
     this.probe(nodeId);
   }
@@ -130,6 +131,15 @@ export class Audits {
     return this.standings.of(nodeId);
   }
 
+  /** What a constraint, embeddings or logits' signs had a part in, logprobs of prompt and output alone don't redraw. */
+  private scoringOf({ request }: Job, made: MadeSample): Scoring {
+    const { vocabSize, random } = this.parts;
+    const { constraint, inputEmbeds, sampling } = request;
+    return constraint || inputEmbeds || sampling.repetitionPenalty !== 1
+      ? replayed(request, made, vocabSize, random)
+      : rescored(made, vocabSize);
+  }
+
   /** A node as it tells of itself; one that left since it ended a request had any precision. */
   private party(nodeId: string): Party {
     const link = this.parts.links().find(({ facts }) => facts.nodeId === nodeId);
@@ -144,7 +154,7 @@ export class Audits {
       return;
     }
     const free = this.running.size < MOST_RUNNING && !parts.busy();
-    const job = new Job(parts.newJobId(), rescoring(one.made.prompt, one.made.output, parts.vocabSize));
+    const job = one.scoring.newJob(parts.newJobId());
     const link = free
       ? chooseAuditor(parts.links(), job, partiesOf(one), one.disputed && one.maker.precision, parts.random)
       : undefined;
@@ -192,9 +202,9 @@ export class Audits {
     // Another precision may give another text: an audit tells.
     const { inputIds: prompt, sampling } = job.request;
     const made = { prompt, output: [...output], sampling, seed: job.seed, index: 0 };
-    this.begin(
-      newCase(this.party(nodeId), made, { job: String(job.id), request: '', index: 0 }, expected === undefined),
-    );
+    const sample = { job: String(job.id), request: '', index: 0 };
+    const scoring = rescored(made, this.parts.vocabSize);
+    this.begin(newCase(this.party(nodeId), scoring, sample, expected ? undefined : made));
   }
 
   /** A dispute waits for a node; another audit is dropped. */
@@ -229,18 +239,18 @@ export class Audits {
 
   private take(one: AuditCase, scorer: Party, job: Job): void {
     if (this.closed) return;
-    const told = job.outcome === 'complete' ? job.promptLogprobs?.take()?.map(({ top }) => top) : undefined;
-    if (!told?.every((top): top is TopOfPosition => top !== undefined)) {
+    const told = one.scoring.read(job);
+    if (!told) {
       // One that left for a request may score it yet; what failed it would again.
       const failed = typeof job.outcome === 'object';
       this.postpone(failed ? { ...one, unable: [...one.unable, scorer.nodeId] } : one);
       return;
     }
-    const { vocabSize, counts, log } = this.parts;
-    const { maker, disputed } = one;
-    const judgement = judgeSample(one.made, told, vocabSize, toleranceOf(maker.precision, scorer.precision));
+    const { counts, log } = this.parts;
+    const { maker, disputed, scoring } = one;
+    const judgement = scoring.judge(told, toleranceOf(maker.precision, scorer.precision));
     if (disputed) {
-      const alike = compareScores(disputed.told, told, toleranceOf(disputed.precision, scorer.precision));
+      const alike = scoring.compare(disputed.told, told, toleranceOf(disputed.precision, scorer.precision));
       this.conclude(one, disputed, judgement, scorer.nodeId, alike);
       return;
     }
@@ -248,7 +258,7 @@ export class Audits {
     counts.audited(judgement.verdict);
     if (judgement.verdict === 'passes') {
       this.standings.passed(maker.nodeId);
-      if (one.own) this.canaries?.add(one.made);
+      if (one.canary) this.canaries?.add(one.canary);
     }
     if (judgement.verdict !== 'fails') return;
     this.standings.failed(maker.nodeId);
@@ -272,9 +282,9 @@ export class Audits {
   }
 }
 
-function newCase(maker: Party, made: MadeSample, sample: FlaggedSample, own: boolean): AuditCase {
+function newCase(maker: Party, scoring: Scoring, sample: FlaggedSample, canary: MadeSample | undefined): AuditCase {
   const until = performance.now() + DISPUTE_MS;
-  return { maker, made, sample, own, disputed: undefined, suspected: false, unable: [], until };
+  return { maker, scoring, sample, canary, disputed: undefined, suspected: false, unable: [], until };
 }
 
 function tokensOf(job: Job, sample: Sample): number {

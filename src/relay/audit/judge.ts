@@ -71,7 +71,7 @@ function alike(one: TopOfPosition, other: TopOfPosition, tolerance: number): boo
   });
 }
 
-function judgement(judged: number, differing: number, open: number): Judgement {
+export function judgement(judged: number, differing: number, open: number): Judgement {
   const verdict = judged === 0 ? 'open' : differing > MOST_DIFFERING * judged ? 'fails' : 'passes';
   return { judged, differing, open, verdict };
 }

@@ -80,6 +80,25 @@ export function toldRow(told: TopOfPosition, step: AdjustedStep, vocabulary: num
   };
 }
 
+/** The least float32: what a masked token's logprob is told as. */
+const MASKED = -3.4028234663852886e38;
+
+/** The row that a step drew from, of its best logprobs as they were drawn from: adjusted, and those of masked tokens the least. */
+export function adjustedRow(told: TopOfPosition, vocabulary: number): ToldRow {
+  const tokens = told.ids.map((id, at) => ({ id, logit: told.logprobs[at]! })).filter(({ logit }) => logit > MASKED);
+  tokens.sort((a, b) => b.logit - a.logit || a.id - b.id);
+  // Where a masked one is among the best, no other can be drawn.
+  const all = tokens.length < told.ids.length || tokens.length >= vocabulary;
+  const left = all ? 0 : Math.max(0, 1 - tokens.reduce((sum, { logit }) => sum + Math.exp(logit), 0));
+  return {
+    tokens,
+    others: vocabulary - tokens.length,
+    ceiling: all ? Number.NEGATIVE_INFINITY : tokens.at(-1)!.logit,
+    othersLeast: all ? 0 : Math.max(0, left - SUM_SLACK),
+    othersMost: all ? 0 : left + SUM_SLACK,
+  };
+}
+
 /** What is added to the logits of ids: biases, less frequency and presence penalties. */
 function changesOf({ sampling, counts }: AdjustedStep): ReadonlyMap<number, number> {
   const { frequencyPenalty, presencePenalty, biases } = sampling;
