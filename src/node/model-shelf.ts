@@ -5,8 +5,9 @@ import type { JoinRequest, NodeMessage } from './messages.ts';
 import { fetchAbout, fetchManifest, relayFiles, type ServedManifest } from './model-files.ts';
 import { ModelOrigins } from './model-origins.ts';
 import { type Ask, RelayAccess } from './relay-access.ts';
+import { openBrowserStore } from './store/browser-store.ts';
 import { StoreError } from './store/byte-file.ts';
-import { ModelStore } from './store/model-store.ts';
+import type { ModelStore } from './store/model-store.ts';
 import type { StoreProgress } from './store/store-facts.ts';
 import type { StoredModel } from './store/stored-model.ts';
 
@@ -149,7 +150,7 @@ export class ModelShelf {
   }
 
   #openStore(): Promise<ModelStore> {
-    this.#store ??= ModelStore.inBrowser().catch((error: unknown) => {
+    this.#store ??= openBrowserStore().catch((error: unknown) => {
       // It may be allowed by and by.
       this.#store = undefined;
       throw error;

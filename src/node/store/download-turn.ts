@@ -1,5 +1,5 @@
 import { StoreError } from './byte-file.ts';
-import type { HeldLock, LockManager } from './store-locks.ts';
+import type { HeldLock, LockManager, TabChannel } from './store-locks.ts';
 
 /** What the tab that downloads a model tells the others. */
 export interface TurnNews {
@@ -21,13 +21,13 @@ export function turnName(digest: string): string {
 /** Being the one tab of this browser that downloads a model; the others follow what it tells. */
 export class DownloadTurn {
   readonly #lock: HeldLock;
-  readonly #channel: BroadcastChannel;
+  readonly #channel: TabChannel<TurnNews>;
   readonly #news: () => TurnNews;
   readonly #heartbeat: ReturnType<typeof setInterval>;
   #toldAt = 0;
   #ended = false;
 
-  private constructor(lock: HeldLock, channel: BroadcastChannel, news: () => TurnNews) {
+  private constructor(lock: HeldLock, channel: TabChannel<TurnNews>, news: () => TurnNews) {
     this.#lock = lock;
     this.#channel = channel;
     this.#news = news;
@@ -40,23 +40,22 @@ export class DownloadTurn {
    */
   static async wait(
     locks: LockManager,
+    channel: TabChannel<TurnNews>,
     digest: string,
     signal: AbortSignal,
     onOther: (news: TurnNews) => void,
     news: () => TurnNews,
   ): Promise<DownloadTurn> {
-    const name = turnName(digest);
-    const channel = new BroadcastChannel(name);
     const silence = new AbortController();
     const listen = () => setTimeout(() => silence.abort(new StoreError(SILENT)), SILENCE_MS);
     let timer = listen();
-    channel.onmessage = ({ data }: MessageEvent<TurnNews>) => {
+    channel.onmessage = ({ data }) => {
       clearTimeout(timer);
       timer = listen();
       onOther(data);
     };
     try {
-      const lock = await locks.take(name, 'exclusive', AbortSignal.any([signal, silence.signal]));
+      const lock = await locks.take(turnName(digest), 'exclusive', AbortSignal.any([signal, silence.signal]));
       channel.onmessage = null;
       return new DownloadTurn(lock, channel, news);
     } catch (error) {

@@ -1,7 +1,9 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Manifest } from '../../checkpoint/manifest.ts';
+import type { TurnNews } from './download-turn.ts';
 import { ModelStore } from './model-store.ts';
 import type { StoreProgress } from './store-facts.ts';
+import type { TabChannel } from './store-locks.ts';
 import type { StoredModel, StoreListener } from './stored-model.ts';
 import { MemoryDisk, MemoryFolder } from './testing/memory-folder.ts';
 import { MemoryLocks } from './testing/memory-locks.ts';
@@ -35,11 +37,14 @@ beforeEach(() => {
   troubles = [];
 });
 
+const channel = (name: string) => new BroadcastChannel(name) as unknown as TabChannel<TurnNews>;
+
 /** The store as a tab sees it; tabs share disk and locks. */
 function tab(shares = true): ModelStore {
   return new ModelStore({
     folder: new MemoryFolder(disk, shares),
     locks,
+    channel,
     room: async () => ({ quota, usage: disk.bytes }),
     now: () => clock++,
   });
@@ -104,7 +109,7 @@ describe('one download for several tabs', () => {
 
   test('where a browser opens a file once, a tab waits until the other has read it', async () => {
     const folder = new MemoryFolder(disk, false);
-    const parts = { folder, locks, room: async () => ({ quota, usage: disk.bytes }), now: () => clock++ };
+    const parts = { folder, locks, channel, room: async () => ({ quota, usage: disk.bytes }), now: () => clock++ };
     const first = await open(new ModelStore(parts), digestOf('a'));
     const second = open(new ModelStore(parts), digestOf('a'));
     await readWhole(first);

@@ -10,9 +10,8 @@ import {
   recordName,
   recordOf,
 } from './model-record.ts';
-import { openOpfsFolder } from './opfs-folder.ts';
 import type { KeptModel, StoreRoom } from './store-facts.ts';
-import { type LockManager, webLocks } from './store-locks.ts';
+import type { LockManager } from './store-locks.ts';
 import { StoredModel, type StoredModelParts } from './stored-model.ts';
 
 /** Someone uses a model that is to be deleted. */
@@ -23,6 +22,8 @@ export class ModelInUseError extends Error {
 export interface StoreParts {
   readonly folder: ByteFolder;
   readonly locks: LockManager;
+  /** To the other tabs. */
+  readonly channel: StoredModelParts['channel'];
   readonly room: () => Promise<StoreRoom>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
@@ -41,15 +42,6 @@ export class ModelStore {
     this.#parts = parts;
   }
 
-  /** Rejects with StoreError where the browser keeps nothing for this page. */
-  static async inBrowser(): Promise<ModelStore> {
-    const room = async () => {
-      const { quota, usage } = await navigator.storage.estimate();
-      return { quota, usage };
-    };
-    return new ModelStore({ folder: await openOpfsFolder(), locks: webLocks, room, now: Date.now });
-  }
-
   room(): Promise<StoreRoom> {
     return this.#parts.room();
   }
@@ -63,12 +55,12 @@ export class ModelStore {
     digest: string,
     rest: Pick<StoredModelParts, 'origin' | 'signal' | 'listener'>,
   ): Promise<StoredModel> {
-    const { folder, locks } = this.#parts;
+    const { folder, locks, channel } = this.#parts;
     const use = await locks.take(useName(digest), 'shared', rest.signal);
     try {
       await this.#exclusively(() => this.#prepare(manifest, digest, rest.listener), rest.signal);
       const makeRoom = () => this.#exclusively(() => this.#deleteOldest(manifest, digest, rest.listener), rest.signal);
-      return await StoredModel.open({ ...rest, manifest, digest, folder, locks, use, makeRoom });
+      return await StoredModel.open({ ...rest, manifest, digest, folder, locks, channel, use, makeRoom });
     } catch (error) {
       use.release();
       throw error;

@@ -12,26 +12,9 @@ export interface LockManager {
   held(): Promise<ReadonlySet<string>>;
 }
 
-/** Web Locks: https://w3c.github.io/web-locks/ */
-export const webLocks: LockManager = {
-  take: (name, mode, signal) =>
-    hold((act) => navigator.locks.request(name, { mode, signal }, act)) as Promise<HeldLock>,
-  tryTake: (name) => hold((act) => navigator.locks.request(name, { ifAvailable: true }, act)),
-  async held() {
-    const { held = [] } = await navigator.locks.query();
-    return new Set(held.flatMap(({ name }) => (name === undefined ? [] : [name])));
-  },
-};
-
-/** A lock lasts as long as the promise that its callback returns. */
-function hold(request: (act: (lock: Lock | null) => Promise<void> | undefined) => Promise<unknown>) {
-  return new Promise<HeldLock | undefined>((resolve, reject) => {
-    request((lock) => {
-      if (lock === null) {
-        resolve(undefined);
-        return undefined;
-      }
-      return new Promise<void>((release) => resolve({ release }));
-    }).catch(reject);
-  });
+/** What a tab tells the others of this origin, as a BroadcastChannel does. */
+export interface TabChannel<T> {
+  onmessage: ((event: { readonly data: T }) => void) | null;
+  postMessage(message: T): void;
+  close(): void;
 }

@@ -2,12 +2,12 @@ import type { ByteSource } from '../../checkpoint/byte-source.ts';
 import type { Manifest } from '../../checkpoint/manifest.ts';
 import type { ModelFiles } from '../../engine/read-model.ts';
 import type { ByteFolder } from './byte-file.ts';
-import { DownloadTurn, type TurnNews } from './download-turn.ts';
+import { DownloadTurn, type TurnNews, turnName } from './download-turn.ts';
 import { dataName, mapName } from './model-record.ts';
 import { PieceDownload, type PieceOrigin } from './piece-download.ts';
 import { PieceFile } from './piece-file.ts';
 import type { StoreProgress } from './store-facts.ts';
-import type { HeldLock, LockManager } from './store-locks.ts';
+import type { HeldLock, LockManager, TabChannel } from './store-locks.ts';
 import { StoredSource } from './stored-source.ts';
 
 /** What is told while a model is open. */
@@ -23,6 +23,7 @@ export interface StoredModelParts {
   readonly digest: string;
   readonly folder: ByteFolder;
   readonly locks: LockManager;
+  readonly channel: (name: string) => TabChannel<TurnNews>;
   /** Keeps others from deleting the model. */
   readonly use: HeldLock;
   readonly origin: (signal: AbortSignal, onTrouble: (trouble: string | undefined) => void) => PieceOrigin;
@@ -135,7 +136,7 @@ export class StoredModel implements ModelFiles {
   }
 
   async #wait(signal: AbortSignal): Promise<DownloadTurn> {
-    const { locks, digest, listener } = this.#parts;
+    const { locks, channel, digest, listener } = this.#parts;
     const bytes = { loadedBytes: this.#loadedBytes, totalBytes: this.#total, fetchedBytes: 0 };
     const waits = setTimeout(() => listener.onProgress({ ...bytes, byOtherTab: true }), WAITS_MS);
     const onOther = ({ trouble, ...bytes }: TurnNews) => {
@@ -143,7 +144,7 @@ export class StoredModel implements ModelFiles {
       if (trouble !== this.#trouble) this.#tellTrouble(trouble);
     };
     try {
-      return await DownloadTurn.wait(locks, digest, signal, onOther, () => ({
+      return await DownloadTurn.wait(locks, channel(turnName(digest)), digest, signal, onOther, () => ({
         loadedBytes: this.#loadedBytes,
         totalBytes: this.#total,
         trouble: this.#trouble,
