@@ -61,6 +61,7 @@ describe('a model of the hub', () => {
     expect(first).toEqual({
       kind: 'folder',
       path: join(cache, 'hub', new URL(hub.url).host.replace(':', '_'), 'someone--stories', hub.commit),
+      url: `${hub.url}/${REPOSITORY}/resolve/${hub.commit}/`,
     });
     expectWhole(first.path);
     expect(hub.asks.map(({ path }) => path).filter((path) => /README|pytorch|original/.test(path))).toEqual([]);
