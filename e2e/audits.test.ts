@@ -167,7 +167,8 @@ test('no honest node is put out, whatever their kernels round', async () => {
 
 test('a node that lies in some of its samples is put out, and its samples are flagged', async () => {
   const rate = LONG ? 0.05 : 0.3;
-  fleet = await Fleet.start();
+  // A lie under a constraint its own engine ends, and replays count as samples here: those have a test of their own.
+  fleet = await Fleet.start(SORTS.slice(0, 4));
   await fleet.node('exact-node');
   await fleet.node('coarse-node', 'coarse');
   const liar = await fleet.node('lying-node', 'exact', { samples: rate });
