@@ -81,7 +81,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     let drawAt = stateAt + ROW_DRAWS + 2u * r;
     if (rows[drawAt] != NONE && mass <= limit) {
-      if (mass + rest > limit) {
+      if (params.seen < params.chunks && !surely(mass + rest, limit)) {
         return;
       }
       let id = rows[drawAt + 1u];

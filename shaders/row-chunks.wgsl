@@ -29,8 +29,3 @@ fn weightOfStrand(strand: u32) -> f32 {
   }
   return sum;
 }
-
-// Whether a draw that waits stays is for weigh-above.wgsl and accept-draw.wgsl.
-fn settled(lane: u32, draw: Draw, waits: bool) -> bool {
-  return false;
-}

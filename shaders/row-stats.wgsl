@@ -12,8 +12,8 @@
 // k-th best of the strands' best is no better than the k-th best token.
 //
 // Prepend step, logit-key, sampler-state, logit-words, threefry, draw, tell-id, draw-head, draw-tail, and what strands and
-// chunks are made of: row-chunks for chunk-stats.wgsl's chunks; row-logits and weigh-within for a small vocabulary's
-// logits.
+// chunks are made of: row-chunks for chunk-stats.wgsl's chunks, row-logits for a small vocabulary's logits; last, who weighs
+// draws: weigh-within or weigh-later.
 struct Params {
   vocabulary: u32,
   chunks: u32,

@@ -149,3 +149,9 @@ fn placeOf(logit: f32, high: f32, low: f32, bucketScale: f32) -> f32 {
 fn sumOf(some: vec4<f32>) -> f32 {
   return (some.x + some.y) + (some.z + some.w);
 }
+
+// Whether a weight is within a limit however its sums round: chunks' sums are of other additions than what they stand for.
+// So it depends on no draw's path whether it stays.
+fn surely(mass: f32, limit: f32) -> bool {
+  return mass * 1.001 <= limit;
+}

@@ -25,6 +25,7 @@ import tellCode from '../../shaders/tell-logprobs.wgsl?raw';
 import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import aboveCode from '../../shaders/weigh-above.wgsl?raw';
+import laterCode from '../../shaders/weigh-later.wgsl?raw';
 import withinCode from '../../shaders/weigh-within.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel, type KernelSource } from './kernel.ts';
@@ -56,9 +57,14 @@ export interface DrawKernels {
   readonly whole: Kernel;
   readonly top: Kernel;
   readonly tell: Kernel;
-  /** Of a large vocabulary. */
+  /** Its chunks have sums of their own: a large vocabulary's. */
+  readonly chunked: boolean;
+  /** Of a large vocabulary where many threads run at once; else `rows` weighs draws itself. */
   readonly stay: StayKernels | undefined;
 }
+
+/** From here on, threads of a workgroup are too many to leave idle. */
+const LEAST_MANY_THREADS = 16;
 
 export interface SamplerVariant {
   readonly vocabulary: number;
@@ -82,10 +88,14 @@ export async function compileDraws(gpu: Gpu, { vocabulary, small, threads }: Sam
   const words = wordsOf(vocabulary);
   const compile = compileWith(gpu, threads);
   const row = [keyCode, stateCode, words, ...DRAW, headCode, tailCode, rowsCode];
+  // A row's own workgroup weighs its draws where that leaves few threads of the adapter idle: other kernels would cost more
+  // than they save.
+  const within = small || threads < LEAST_MANY_THREADS;
+  const weigh = within ? withinCode : laterCode;
   const compileRows = () =>
     small
-      ? compile('row-stats of logits', [...row, ofLogitsCode, withinCode], 2, 5)
-      : compile('row-stats', [...row, ofChunksCode], 2, 5, 1);
+      ? compile('row-stats of logits', [...row, ofLogitsCode, weigh], 2, 5)
+      : compile('row-stats', [...row, ofChunksCode, weigh], 2, 5, 1);
   const compileStay = async (): Promise<StayKernels> => {
     const [above, accept] = await Promise.all([
       compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
@@ -98,9 +108,9 @@ export async function compileDraws(gpu: Gpu, { vocabulary, small, threads }: Sam
     compile('select-whole', [...SEARCH, wholeCode], 4, 4),
     compile('top-logprobs', [keyCode, stateCode, topCode], 5, 1),
     compile('tell-logprobs', [stateCode, tellCode], 4, 1),
-    small ? undefined : compileStay(),
+    within ? undefined : compileStay(),
   ]);
-  return { rows, whole, top, tell, stay };
+  return { rows, whole, top, tell, chunked: !small, stay };
 }
 
 /** Compiles the search of many tokens; until it is there select-whole stands in for it. */

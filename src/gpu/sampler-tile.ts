@@ -34,7 +34,7 @@ export interface DrawGroups {
   readonly whole: GPUBindGroup;
   readonly top: GPUBindGroup;
   readonly tell: GPUBindGroup;
-  /** Some regions, then the others where there are more; of a large vocabulary. */
+  /** Some regions, then the others where there are more; none where `rows` weighs draws itself. */
   readonly stays: readonly StayGroups[];
 }
 
@@ -145,16 +145,16 @@ export async function bindDraws(kernels: DrawKernels, tile: TileBuffers): Promis
     ]);
     return { parts: draws * (end - begin), above: aboveGroup, accept: acceptGroup };
   };
-  const { stay } = kernels;
+  const { stay, chunked } = kernels;
   const [rows, whole, topGroup, tell, stays] = await Promise.all([
-    kernels.rows.bind([vocabulary, chunks, first, tileRows, 0], rowBuffers(tile, stay !== undefined)),
+    kernels.rows.bind([vocabulary, chunks, first, tileRows, 0], rowBuffers(tile, chunked)),
     kernels.whole.bind(
       [vocabulary, first, tileRows],
       [step, logits, scratch.rows, jobs, scratch.lists, picks, results, lastIds],
     ),
     kernels.top.bind(
-      [vocabulary, chunks, first, tileRows, ...(stay ? [0, CHUNK_STATE * chunks] : [ROW_STRANDS, ROW_STATE])],
-      [step, logits, scratch.rows, picks, stay ? scratch.chunks : scratch.rows, top],
+      [vocabulary, chunks, first, tileRows, ...(chunked ? [0, CHUNK_STATE * chunks] : [ROW_STRANDS, ROW_STATE])],
+      [step, logits, scratch.rows, picks, chunked ? scratch.chunks : scratch.rows, top],
     ),
     kernels.tell.bind(
       [vocabulary, first, tileRows, shape.maxLogprobIds],
