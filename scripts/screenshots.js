@@ -69,13 +69,12 @@ async function takePictures(webUrl, grpc) {
 
 /** @param {import('playwright-core').Page} page */
 async function playground(page) {
-  const prompt = page.getByRole('textbox', { name: 'Prompt' });
-  await prompt.fill(PROMPTS[0] ?? '', { timeout: BOUND_MS });
-  const tokens = page.getByRole('button', { name: 'Tokens' });
-  if ((await tokens.getAttribute('aria-pressed')) === 'false') await tokens.click();
+  await page.getByRole('radio', { name: 'Prompt' }).check({ timeout: BOUND_MS });
+  await page.getByRole('textbox', { name: 'Prompt' }).fill(PROMPTS[0] ?? '');
+  await page.getByLabel('Tokens at most', { exact: true }).fill('80');
+  await page.getByRole('button', { name: 'Tokens', exact: true }).click();
   await page.getByRole('button', { name: 'Run' }).click();
-  await page.getByRole('button', { name: 'Stop' }).waitFor({ timeout: BOUND_MS });
-  await page.getByRole('button', { name: 'Run' }).waitFor({ timeout: BOUND_MS });
+  await page.locator('.answer').last().getByRole('status').getByText('Done').waitFor({ timeout: BOUND_MS });
 }
 
 /**
