@@ -151,7 +151,10 @@ export class Fleet implements LinkOwner {
     this.sessions.delete(link.token);
     if (link.lied) this.putOut.add(link.facts.nodeId);
     if (link.ended && !LEAVES.has(link.ended.code)) this.losses.add(link.facts.nodeId);
-    this.log.info({ rank: link.rank, reason: link.ended?.rawMessage, jobs: jobs.length }, 'node session over');
+    const facts = { rank: link.rank, reason: link.ended?.rawMessage, jobs: jobs.length };
+    // A node put out is an operator's concern; one that goes is not.
+    if (link.lied) this.log.warn(facts, 'node put out for a lie');
+    else this.log.info(facts, 'node session over');
     this.events.onLost(jobs, link);
     this.notify();
   }
