@@ -1,17 +1,20 @@
-// Adjusts the logits of a tile's rows that have LOGITS_ADJUSTED, in place, by what their slots say:
+// Adjusts the logits of a tile's rows that have LOGITS_ADJUSTED, in place, by what their slots say, and counts before that
+// what a slot with penalties drew last: counted[slot] gains (id, 1), or the count of id grows.
 //
 //   of each id counted in the output:  l -= frequency * count + presence, then l = l < 0 ? l * repetition : l / repetition
 //   of each bias:                      l += bias
 //   of each stop id, while output position < min new tokens:  l = MASKED_LOGIT
 //
 //   step     metadata; logits rows = step[2]
-//   slots    [maxSequences, 8] u32, see src/gpu/slot-layout.ts
+//   slots    [maxSequences, 8] u32, see src/gpu/slot-layout.ts; the number of pairs grows, and a draw is to be counted
+//            from the row on that makes it
 //   counted  [maxSequences, maxCounted, 2] u32: id, count; ids differ
 //   biases   [maxSequences, maxBiases, 2] u32: id, bits of the bias; ids differ
 //   stops    [maxSequences, stopWords] u32: a bit per id
 //   logits   [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
+//   lastIds  [maxSequences] the id each slot sampled last
 //
-// A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
+// No two rows of a step draw for one slot with penalties. A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
 // Masks come last, which gives what masks before biases give, as a masked id stays masked. Results stay within
 // ± LOGIT_BOUND, so that none is taken for a masked one; NaN and infinities stay, for the sampler to report. Prepend
 // step.wgsl, logit-key.wgsl and masked-logit.wgsl.
@@ -25,11 +28,17 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> slots: array<u32>;
-@group(0) @binding(3) var<storage, read> counted: array<u32>;
+@group(0) @binding(2) var<storage, read_write> slots: array<u32>;
+@group(0) @binding(3) var<storage, read_write> counted: array<u32>;
 @group(0) @binding(4) var<storage, read> biases: array<u32>;
 @group(0) @binding(5) var<storage, read> stops: array<u32>;
 @group(0) @binding(6) var<storage, read_write> logits: array<u32>;
+@group(0) @binding(7) var<storage, read> lastIds: array<u32>;
+
+const NO_ID = 0xffffffffu;
+
+// Not 0: the slot's last id was counted before.
+var<workgroup> found: atomic<u32>;
 
 const LOGIT_BOUND = 3.4e38;
 
@@ -71,7 +80,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     return;
   }
   let at = step[STEP_LOGITS_AT] + record * 16u;
-  if ((step[at + 2u] & LOGITS_ADJUSTED) == 0u) {
+  let flags = step[at + 2u];
+  if ((flags & LOGITS_ADJUSTED) == 0u) {
     return;
   }
   let slot = step[at + 1u];
@@ -81,14 +91,36 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let frequency = bitcast<f32>(slots[slotAt + 1u]);
   let presence = bitcast<f32>(slots[slotAt + 2u]);
   let repetition = bitcast<f32>(slots[slotAt + 3u]);
-  let pairs = min(slots[slotAt + 4u], params.maxCounted) * slots[slotAt];
+  let counting = slots[slotAt] == 1u;
+  let pairs = select(0u, min(slots[slotAt + 4u], params.maxCounted), counting);
+  let drawn = select(NO_ID, lastIds[slot], counting && slots[slotAt + 7u] == 1u);
+  let pairsAt = slot * params.maxCounted * 2u;
   for (var pair = lane; pair < pairs; pair += THREADS) {
-    let pairAt = (slot * params.maxCounted + pair) * 2u;
-    let index = logitsAt + counted[pairAt];
-    let bits = logits[index];
+    let pairAt = pairsAt + pair * 2u;
+    let id = counted[pairAt];
+    var count = counted[pairAt + 1u];
+    for (var again = id == drawn; again; again = false) {
+      count += 1u;
+      counted[pairAt + 1u] = count;
+      atomicStore(&found, 1u);
+    }
+    let bits = logits[logitsAt + id];
     if (!isNonFinite(bits)) {
-      let count = f32(counted[pairAt + 1u]);
-      logits[index] = bitcast<u32>(penalised(bitcast<f32>(bits), count, frequency, presence, repetition));
+      logits[logitsAt + id] = bitcast<u32>(penalised(bitcast<f32>(bits), f32(count), frequency, presence, repetition));
+    }
+  }
+  workgroupBarrier();
+  storageBarrier();
+  for (var first = lane == 0u && counting; first; first = false) {
+    slots[slotAt + 7u] = u32((flags & (LOGITS_WRITES_SLOT | LOGITS_SCORED)) == LOGITS_WRITES_SLOT);
+    for (var added = drawn != NO_ID && atomicLoad(&found) == 0u && pairs < params.maxCounted; added; added = false) {
+      counted[pairsAt + pairs * 2u] = drawn;
+      counted[pairsAt + pairs * 2u + 1u] = 1u;
+      slots[slotAt + 4u] = pairs + 1u;
+      let bits = logits[logitsAt + drawn];
+      if (!isNonFinite(bits)) {
+        logits[logitsAt + drawn] = bitcast<u32>(penalised(bitcast<f32>(bits), 1.0, frequency, presence, repetition));
+      }
     }
   }
   storageBarrier();

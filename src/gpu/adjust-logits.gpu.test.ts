@@ -30,7 +30,7 @@ interface Slot {
 
 const PLAIN: Slot = { outputIds: [], biases: [], stopIds: [], minNewTokens: 0, outputPosition: 0, adjusted: true };
 
-/** Buffers of `slots`; row r of the step is slot SLOTS − 1 − r's. */
+/** Buffers of `slots`; row r of the step is slot SLOTS − 1 − r's, and draws `drawn[r]`. `again`: adjusted once more after that. */
 async function open(
   vocabulary: number,
   slots: readonly Slot[],
@@ -63,22 +63,26 @@ async function open(
     stops.set(packIdSet(slot.stopIds, vocabulary), index * words);
     if (slot.allowed) masks.set(packIdSet(slot.allowed, vocabulary), row * words);
     const { outputPosition, adjusted } = slot;
-    entries.push({ ...GREEDY_ENTRY, slot: index, outputPosition, adjusted, mask: slot.allowed ? row : undefined });
+    entries.push({
+      ...GREEDY_ENTRY,
+      writesSlot: true,
+      slot: index,
+      outputPosition,
+      adjusted,
+      mask: slot.allowed ? row : undefined,
+    });
   });
   const sequence = { slot: 0, tokens: [0], startPosition: 0, blockTable: [0] };
   // Rows with masks are counted by the header's writer in their own submit: here all are.
   const { packed } = await bench.step([sequence], entries);
   const step = packed.words.slice();
   step[2] = entries.length;
-  const results = new Uint32Array(slots.length * 4);
-  drawn.forEach((id, row) => {
-    results[row * 4] = id;
-  });
+  const lastIds = new Uint32Array(SLOTS);
   const scratch = new Float32Array(TILE * vocabulary);
   const buffers = {
     step: await bench.buffer(step),
     logits: await bench.buffer(scratch),
-    results: await bench.buffer(results),
+    lastIds: await bench.buffer(lastIds),
     slots: await bench.buffer(state),
     counted: await bench.buffer(counted),
     biases: await bench.buffer(biases),
@@ -90,25 +94,27 @@ async function open(
     { vocabulary, tileRows: TILE, maxLogitsRows: slots.length, maxCounted: MAX_PAIRS, maxBiases: MAX_PAIRS },
     buffers,
   );
-  const adjusted: Float32Array<ArrayBuffer>[] = [];
-  for (let tile = 0; tile * TILE < slots.length; tile++) {
-    const rows = entries.slice(tile * TILE, (tile + 1) * TILE);
-    rows.forEach((_, row) => {
-      scratch.set(logits[tile * TILE + row]!, row * vocabulary);
-    });
-    bench.gpu.device.queue.writeBuffer(buffers.logits, 0, scratch);
-    await bench.run((pass) => {
-      kernel.encode(pass, tile, rows);
-      kernel.count(
-        pass,
-        tile,
-        rows.map((row) => ({ ...row, counted: true })),
-      );
-    });
-    const all = await bench.read(buffers.logits, TILE * vocabulary);
-    for (let row = 0; row < rows.length; row++) adjusted.push(all.slice(row * vocabulary, (row + 1) * vocabulary));
-  }
-  return { adjusted, buffers };
+  const adjust = async () => {
+    const adjusted: Float32Array<ArrayBuffer>[] = [];
+    for (let tile = 0; tile * TILE < slots.length; tile++) {
+      const rows = entries.slice(tile * TILE, (tile + 1) * TILE);
+      rows.forEach((_, row) => {
+        scratch.set(logits[tile * TILE + row]!, row * vocabulary);
+      });
+      bench.gpu.device.queue.writeBuffer(buffers.logits, 0, scratch);
+      await bench.run((pass) => kernel.encode(pass, tile, rows));
+      const all = await bench.read(buffers.logits, TILE * vocabulary);
+      for (let row = 0; row < rows.length; row++) adjusted.push(all.slice(row * vocabulary, (row + 1) * vocabulary));
+    }
+    return adjusted;
+  };
+  const adjusted = await adjust();
+  drawn.forEach((id, row) => {
+    lastIds[SLOTS - 1 - row] = id;
+  });
+  bench.gpu.device.queue.writeBuffer(buffers.lastIds, 0, lastIds);
+  const again = await adjust();
+  return { adjusted, again, buffers };
 }
 
 function reference(slot: Slot, logits: Float32Array, vocabulary: number): Float32Array {
@@ -170,9 +176,13 @@ test.each([1, 7, 31, 32, 33, 64, 300, 1000])('random slots over a vocabulary of 
     };
   });
   const logits = slots.map(() => random.normals(vocabulary, 5));
-  const { adjusted } = await open(vocabulary, slots, logits, new Array(SLOTS).fill(0));
-  adjusted.forEach((row, i) => {
-    expectAlike(row, reference(slots[i]!, logits[i]!, vocabulary));
+  const drawn = slots.map(() => random.integer(0, vocabulary - 1));
+  const { adjusted, again } = await open(vocabulary, slots, logits, drawn);
+  slots.forEach((slot, i) => {
+    expectAlike(adjusted[i]!, reference(slot, logits[i]!, vocabulary));
+    // What was drawn is penalised from the next row on.
+    const grown = { ...slot, outputIds: [...slot.outputIds, drawn[i]!] };
+    expectAlike(again[i]!, reference(grown, logits[i]!, vocabulary));
   });
 });
 

@@ -1,5 +1,4 @@
 import adjustCode from '../../shaders/adjust-logits.wgsl?raw';
-import countCode from '../../shaders/count-draws.wgsl?raw';
 import keyCode from '../../shaders/logit-key.wgsl?raw';
 import maskCode from '../../shaders/mask-logits.wgsl?raw';
 import maskWordsCode from '../../shaders/mask-words.wgsl?raw';
@@ -26,8 +25,8 @@ export interface AdjustBuffers {
   readonly step: GPUBuffer;
   /** [tileRows, vocabulary] f32. */
   readonly logits: GPUBuffer;
-  /** [maxLogitsRows, 4] u32 of the Sampler. */
-  readonly results: GPUBuffer;
+  /** [maxSequences] u32: the id each slot sampled last. */
+  readonly lastIds: GPUBuffer;
   /** [maxSequences, SLOT_WORDS] u32. */
   readonly slots: GPUBuffer;
   /** [maxSequences, maxCounted, 2] u32. */
@@ -44,19 +43,16 @@ export interface AdjustBuffers {
 export interface AdjustedRow {
   readonly adjusted?: boolean;
   readonly mask?: number | undefined;
-  /** Its slot has penalties. */
-  readonly counted?: boolean;
 }
 
 interface TileGroups {
   readonly adjust: GPUBindGroup;
   readonly mask: GPUBindGroup;
-  readonly count: GPUBindGroup;
 }
 
 /**
- * Penalties, masks and biases on the logits of a tile, before it is sampled, and the counting of what was drawn; see
- * shaders/adjust-logits.wgsl, mask-logits.wgsl and count-draws.wgsl. A tile without such rows costs nothing.
+ * Penalties, masks and biases on the logits of a tile, before it is sampled, and the counting of what slots with penalties
+ * drew before; see shaders/adjust-logits.wgsl and mask-logits.wgsl. A tile without such rows costs nothing.
  */
 export class AdjustLogits {
   readonly #kernels: Readonly<Record<keyof TileGroups, Kernel>>;
@@ -80,21 +76,23 @@ export class AdjustLogits {
 
   static async create(gpu: Gpu, shape: AdjustShape, buffers: AdjustBuffers): Promise<AdjustLogits> {
     const { vocabulary, tileRows, maxCounted, maxBiases } = shape;
-    const { step, logits, results, slots, counted, biases, stops, masks } = buffers;
+    const { step, logits, lastIds, slots, counted, biases, stops, masks } = buffers;
     const words = Math.ceil(vocabulary / 32);
-    const [adjust, mask, count] = await compileKernels(gpu, vocabulary);
+    const [adjust, mask] = await compileKernels(gpu, vocabulary);
     const firstRows = Array.from({ length: Math.ceil(shape.maxLogitsRows / tileRows) }, (_, tile) => tile * tileRows);
     const tiles = await Promise.all(
       firstRows.map(async (first): Promise<TileGroups> => {
-        const [adjustGroup, maskGroup, countGroup] = await Promise.all([
-          adjust.bind([vocabulary, first, maxCounted, maxBiases, words], [step, slots, counted, biases, stops, logits]),
+        const [adjustGroup, maskGroup] = await Promise.all([
+          adjust.bind(
+            [vocabulary, first, maxCounted, maxBiases, words],
+            [step, slots, counted, biases, stops, logits, lastIds],
+          ),
           mask.bind([vocabulary, first, words, tileRows], [step, masks, logits]),
-          count.bind([first, maxCounted], [step, results, slots, counted]),
         ]);
-        return { adjust: adjustGroup, mask: maskGroup, count: countGroup };
+        return { adjust: adjustGroup, mask: maskGroup };
       }),
     );
-    return new AdjustLogits({ adjust, mask, count }, tiles, words);
+    return new AdjustLogits({ adjust, mask }, tiles, words);
   }
 
   /** Before the tile is sampled. `tile`: which of the header's tiles the scratch holds now; `rows`: its rows, in order. */
@@ -105,20 +103,15 @@ export class AdjustLogits {
       this.#kernels.mask.dispatchThreads(pass, mask, rows.length * this.#maskWords);
     }
   }
-
-  /** After the tile was sampled. */
-  count(pass: GPUComputePassEncoder, tile: number, rows: readonly AdjustedRow[]): void {
-    if (rows.some(({ counted }) => counted)) this.#kernels.count.dispatch(pass, this.#tiles[tile]!.count, rows.length);
-  }
 }
 
-function compileKernels(gpu: Gpu, vocabulary: number): Promise<[Kernel, Kernel, Kernel]> {
+function compileKernels(gpu: Gpu, vocabulary: number): Promise<[Kernel, Kernel]> {
   const constants = { THREADS: rowThreads(gpu) };
   return Promise.all([
     Kernel.compile(gpu, {
       name: 'adjust-logits',
       code: [stepCode, keyCode, maskedCode, adjustCode],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
+      bindings: ['uniform', 'read', 'write', 'write', 'read', 'read', 'write', 'read'],
       constants,
     }),
     Kernel.compile(gpu, {
@@ -126,12 +119,6 @@ function compileKernels(gpu: Gpu, vocabulary: number): Promise<[Kernel, Kernel, 
       // Four logits at a time where rows begin at a multiple of four.
       code: [stepCode, keyCode, maskedCode, vocabulary % 4 === 0 ? maskWordsCode : maskAnyWordsCode, maskCode],
       bindings: ['uniform', 'read', 'read', 'write'],
-    }),
-    Kernel.compile(gpu, {
-      name: 'count-draws',
-      code: [stepCode, countCode],
-      bindings: ['uniform', 'read', 'read', 'write', 'write'],
-      constants,
     }),
   ]);
 }

@@ -82,7 +82,7 @@ async function open(vocabulary: number) {
   const adjust = await AdjustLogits.create(
     bench.gpu,
     { ...size, maxCounted: MAX_PAIRS, maxBiases: MAX_PAIRS },
-    { ...buffers, results: sampler.results },
+    buffers,
   );
   return { buffers, sampler, adjust };
 }

@@ -1,4 +1,4 @@
-/** u32 words of a slot's record: what shaders/adjust-logits.wgsl and count-draws.wgsl read. */
+/** u32 words of a slot's record: what shaders/adjust-logits.wgsl reads. Word 7 is its own: 1 where the slot's last id is still to be counted. */
 export const SLOT_WORDS = 8;
 
 /** What a slot's draws are adjusted by; its counts, biases and stop ids lie in buffers of their own. */

@@ -134,7 +134,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
   const adjust = await AdjustLogits.create(
     gpu,
     { vocabulary, tileRows, maxLogitsRows, maxCounted: maxCountedIds(limits), maxBiases },
-    { ...slots, step, logits, results: sampler.results },
+    { ...slots, step, logits },
   );
   const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
   const advance = await StepAdvance.create(gpu, step);

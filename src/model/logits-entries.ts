@@ -13,8 +13,6 @@ export interface HostEntry extends LogitsEntry {
   /** Logprobs of slot's ids that it tells; undefined: they aren't asked for. */
   readonly ids: number | undefined;
   readonly hidden: boolean;
-  /** Its slot counts what it draws. */
-  readonly counted: boolean;
 }
 
 /** The step's logits rows: those that have no mask first, each kind in the batch's order. Throws StepError. */
@@ -75,7 +73,7 @@ export function logitsEntries(
 
 type Draw = Pick<
   HostEntry,
-  'sampled' | 'scored' | 'adjusted' | 'counted' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'sampleIndex'
+  'sampled' | 'scored' | 'adjusted' | 'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'sampleIndex'
 >;
 
 function drawn({ sampling, outputPosition }: LogitsRow, traits: SlotTraits): Draw {
@@ -84,7 +82,6 @@ function drawn({ sampling, outputPosition }: LogitsRow, traits: SlotTraits): Dra
     sampled: temperature > 0,
     scored: undefined,
     adjusted: traits.penalised || traits.biased || outputPosition < traits.minNewTokens,
-    counted: traits.penalised,
     temperature,
     topK,
     topP,
@@ -96,7 +93,7 @@ function drawn({ sampling, outputPosition }: LogitsRow, traits: SlotTraits): Dra
 
 function scoredEntry(scored: number): Draw {
   const greedy = { temperature: 0, topK: 0, topP: 1, minP: 0, seed: 0n, sampleIndex: 0 };
-  return { ...greedy, sampled: false, scored, adjusted: false, counted: false };
+  return { ...greedy, sampled: false, scored, adjusted: false };
 }
 
 function rowProblem(entry: LogitsRow, rowBefore: number, rows: number, limits: RunnerLimits): string | undefined {

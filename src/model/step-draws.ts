@@ -108,6 +108,5 @@ export class StepDraws {
     const rows = this.#rows(step, tile);
     adjust.encode(pass, tile, rows);
     sampler.encode(pass, tile, rows);
-    adjust.count(pass, tile, rows);
   }
 }
