@@ -9,6 +9,7 @@ import type { Generation } from './gateway-venv.ts';
 import { keyPin } from './key-pin.ts';
 import { type BrowserChoice, hasDisplay, type KernelUrlFlags, mayHaveGpu, openNode } from './launch-browser.ts';
 import { accepts } from './net.ts';
+import { NodeKeeper } from './node-keeper.ts';
 import { bundledModel } from './paths.ts';
 import { type RelayFlags, type RunningRelay, runRelay } from './run-relay.ts';
 import { asCliError, connectScheduler } from './scheduler-client.ts';
@@ -122,19 +123,17 @@ async function openBrowserNode(
     softwareGpu: flags.softwareGpu ?? !mayHaveGpu(),
     ownKey: flags.ownKey,
   };
-  const { browser, page } = await openNode(choice, webUrl, {
-    boundMs: SERVING_BOUND_MS,
+  const { nodeToken } = flags;
+  const keeper = new NodeKeeper({
+    open: () => openNode(choice, webUrl, { boundMs: SERVING_BOUND_MS, log, signal, kernels: flags, nodeToken }),
     log,
     signal,
-    kernels: flags,
-    nodeToken: flags.nodeToken,
+    onEnd: () => {
+      if (!shutdown.begun) onEnd();
+    },
   });
-  shutdown.add('The browser', () => browser.close());
-  browser.on('disconnected', () => {
-    if (!shutdown.begun) onEnd();
-  });
-  // A window that its user closes ends the browser too.
-  page.on('close', () => void browser.close());
+  await keeper.open();
+  shutdown.add('The browser', () => keeper.close());
   signal.throwIfAborted();
 }
 

@@ -15,7 +15,16 @@ export interface BrowserChoice {
 }
 
 /** The states that a page shows in `document.documentElement.dataset.state`. */
-export type PageState = 'idle' | 'loading' | 'attaching' | 'serving' | 'reconnecting' | 'leaving' | 'left' | 'error';
+export type PageState =
+  | 'idle'
+  | 'waiting'
+  | 'loading'
+  | 'attaching'
+  | 'serving'
+  | 'reconnecting'
+  | 'leaving'
+  | 'left'
+  | 'error';
 
 const LAUNCH_BOUND_MS = 30_000;
 const GOTO_BOUND_MS = 20_000;

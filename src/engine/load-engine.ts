@@ -19,6 +19,7 @@ import type { KernelSetup } from './kernel-setup.ts';
 import { type LostKernels, prepareKernels } from './prepare-kernels.ts';
 import { type ModelFiles, type ReadModel, readModel } from './read-model.ts';
 import type { StepThrottle } from './step-throttle.ts';
+import { untilDeviceLost } from './until-device-lost.ts';
 
 /** Devices that may be lost to kernels that are tried, until only the plain ones are. */
 const MOST_LOSSES = 3;
@@ -56,7 +57,7 @@ export interface EngineParts {
 
 /**
  * Puts a model on `gpu` and an engine on it; grammar workers start with the first constraint. Rejects with
- * DeviceUnavailableError, CheckpointError (naming the file), AllocationError (with the sizes), KernelFailure (naming the
+ * DeviceUnavailableError, DeviceLostError, CheckpointError (naming the file), AllocationError (with the sizes), KernelFailure (naming the
  * kernel that the GPU computes wrong) or what reading a file rejects with; nothing stays allocated then.
  */
 export async function loadEngine(gpu: GPU, parts: EngineParts): Promise<LoadedEngine> {
@@ -82,7 +83,8 @@ async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels):
     const model = await readModel(parts.files);
     performance.measure('load header', { start: reading });
     const { config, tokens, stopIds } = model;
-    const { runner, kernels } = await loadRunner(device, model, parts, lostKernels);
+    const loading = loadRunner(device, model, parts, lostKernels);
+    const { runner, kernels } = await untilDeviceLost(device, loading);
     const grammars = new GrammarPool(grammarVocabulary(tokens, config.vocabSize, stopIds), startGrammarWorker);
     let destroyed = false;
     let announceLoss: (reason: string) => void = () => {};

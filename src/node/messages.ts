@@ -37,6 +37,8 @@ export interface JoinRequest {
   readonly kernels: KernelFlags;
   /** Lets it in where the relay asks for one. */
   readonly token: string | undefined;
+  /** This tab has had a GPU: one that is away now may come back. */
+  readonly hadDevice: boolean;
 }
 
 /** Which build a page is; empty texts where a development server serves it. */
@@ -81,9 +83,21 @@ export type NodeMessage =
   | { readonly type: 'counters'; readonly counters: NodeCounters }
   | { readonly type: 'profile'; readonly profile: Profile }
   /** The page must reload itself: the relay serves another build or another model. */
-  | { readonly type: 'reload'; readonly reason: string };
+  | { readonly type: 'reload'; readonly reason: string }
+  /** The adapter that it had is away for so long that only a reload may help. */
+  | { readonly type: 'adapter-away' };
 
-export type NodeState = 'idle' | 'loading' | 'attaching' | 'serving' | 'reconnecting' | 'leaving' | 'left' | 'error';
+/** A page that waits for a seat tells its Web Worker nothing of it yet. */
+export type NodeState =
+  | 'idle'
+  | 'waiting'
+  | 'loading'
+  | 'attaching'
+  | 'serving'
+  | 'reconnecting'
+  | 'leaving'
+  | 'left'
+  | 'error';
 
 /** JSON of DetachRequest, without its reason: 64-bit numbers are strings there. */
 export interface DetachKey {

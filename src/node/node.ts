@@ -9,6 +9,7 @@ import type { Profile } from '../engine/profile.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
 import { backoffMs } from './backoff.ts';
 import { DutyCycle } from './duty-cycle.ts';
+import { GpuRecovery, isNoAdapter, lossOf } from './gpu-recovery.ts';
 import { IndexedStore } from './indexed-store.ts';
 import { isOutdated } from './is-outdated.ts';
 import { logRequest } from './log-request.ts';
@@ -26,9 +27,6 @@ import { nodeEvents, nodeLoad } from './wire.ts';
 const COUNTERS_MS = 1_000;
 /** Of each stage, where the page's user asks. */
 const PROFILE_STEPS = 3;
-/** Lost devices after which the node gives up, and the time in which they count. */
-const MOST_LOSSES = 3;
-const LOSSES_WITHIN_MS = 600_000;
 
 /** A page's node: loads the relay's model onto the GPU, then keeps a session with the relay until it is left. */
 export class Node {
@@ -46,28 +44,25 @@ export class Node {
   #key: { readonly session: DetachKey; readonly rank: number | undefined } | undefined;
   #engine: LoadedEngine['engine'] | undefined;
   readonly #shelf: ModelShelf;
+  readonly #recovery: GpuRecovery;
 
   constructor(post: (message: NodeMessage) => void, shelf: ModelShelf) {
     this.#post = post;
     this.#shelf = shelf;
+    this.#recovery = new GpuRecovery(post, this.#left.signal);
   }
 
   /** Serves until `leave`, a refusal or a failure that a new device does not mend. */
   async join(join: JoinRequest): Promise<void> {
+    this.#recovery.hadDevice = join.hadDevice;
     this.#access = new RelayAccess(join.relayUrl, join.token);
     this.#access.onSession = () => this.#tellSession();
     try {
-      const losses: number[] = [];
       let news = '';
       for (;;) {
         const lost = await this.#serve(join, news);
         if (lost === undefined) return;
-        const now = performance.now();
-        losses.push(now);
-        if (losses.filter((at) => at > now - LOSSES_WITHIN_MS).length > MOST_LOSSES) {
-          throw new Error(`the GPU was lost ${losses.length} times: ${lost}`);
-        }
-        news = `The GPU was lost (${lost}). The node starts again on a new device`;
+        news = await this.#recovery.lost(lost);
       }
     } catch (error) {
       if (this.#left.signal.aborted) this.#state('left', '');
@@ -106,7 +101,9 @@ export class Node {
   /** One device's life. Returns why the device was lost, or undefined when the node is done. Rejects after `leave`. */
   async #serve(join: JoinRequest, news: string): Promise<string | undefined> {
     this.#state('loading', news);
-    const { loaded, digest } = await this.#load(join);
+    const served = await this.#load(join).catch(lossOf);
+    if (typeof served === 'string') return served;
+    const { loaded, digest } = served;
     const counting = setInterval(() => this.#count(loaded), COUNTERS_MS);
     try {
       this.#left.signal.throwIfAborted();
@@ -132,7 +129,7 @@ export class Node {
     }
   }
 
-  /** Tries until the relay answers: a page that waits for its relay needs nobody to press a button. */
+  /** Tries until the relay answers, and until an adapter that is away is back: no page needs anybody to press a button. */
   async #load(join: JoinRequest): Promise<{ loaded: LoadedEngine; digest: string }> {
     if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
     const { signal } = this.#left;
@@ -140,6 +137,10 @@ export class Node {
       try {
         return await this.#loadServed(navigator.gpu, join, signal);
       } catch (error) {
+        if (this.#recovery.mends(error)) {
+          await this.#recovery.adapterAway(error);
+          continue;
+        }
         if (!(error instanceof RelayUnreachableError)) throw error;
         this.#state('loading', `${error.message}; trying again`);
         await pause(backoffMs(failures, Math.random), signal);
@@ -191,6 +192,7 @@ export class Node {
       },
     });
     this.#hasReset = true;
+    this.#recovery.found();
     const { adapter, features, contextLength, poolTokens } = loaded;
     const facts = { model: manifest.name, adapter, features, kernels: loaded.kernels, contextLength, poolTokens };
     this.#post({ type: 'facts', facts });
@@ -278,10 +280,9 @@ export class Node {
   }
 
   #failed(error: unknown): void {
-    const { name, message } = error instanceof Error ? error : new Error(String(error));
+    const { message } = error instanceof Error ? error : new Error(String(error));
     const detail = error instanceof ConnectError ? error.rawMessage : message;
-    // Named, not imported: only the engine knows the GPU.
-    const problem = name === 'DeviceUnavailableError' ? 'no-adapter' : undefined;
+    const problem = isNoAdapter(error) ? 'no-adapter' : undefined;
     this.#post({ type: 'state', state: 'error', detail, problem });
   }
 

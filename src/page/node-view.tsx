@@ -3,6 +3,7 @@ import { ModelsPanel } from './models/models-panel.tsx';
 import { joined } from './node.ts';
 import { AboutCard } from './node-panels/about-card.tsx';
 import { AdapterCard } from './node-panels/adapter-card.tsx';
+import { BackgroundCard } from './node-panels/background-card.tsx';
 import { CountersCard } from './node-panels/counters-card.tsx';
 import { LimitsCard } from './node-panels/limits-card.tsx';
 import { LogCard } from './node-panels/log-card.tsx';
@@ -23,6 +24,7 @@ export function NodeView() {
           <StatusCard />
           <CountersCard />
           <LimitsCard />
+          <BackgroundCard />
         </div>
         <div class="stack">
           {!joined.value && <AboutCard />}

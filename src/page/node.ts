@@ -19,12 +19,14 @@ import { kernelFlags, withoutReset } from './kernel-flags.ts';
 import { hold } from './limits/hold.ts';
 import { limits } from './limits/limits.ts';
 import { forgetJoin, nodeToken } from './link.ts';
+import { logFacts } from './log-facts.ts';
 import { askToPersist, connectModels, takeModels } from './models/models.ts';
 import { claimNodeId } from './node-id.ts';
 import { logEvent } from './node-log.ts';
-import { reloadPage } from './reload.ts';
+import { hadDevice, reloadPage, rememberDevice } from './reload.ts';
 import { LOG_WORDS, logTone } from './state-words.ts';
-import { adapterHelp } from './webgpu-help.ts';
+import { type TabSeat, tabsShareConnections, takeSeat } from './tab-seats.ts';
+import { adapterAwayHelp, adapterHelp } from './webgpu-help.ts';
 
 /** This page's node, as its Web Worker tells of it. */
 export const state = signal<NodeState>('idle');
@@ -48,6 +50,11 @@ const arrivals = new DownloadRate();
 // There from the start, so that a relay that goes away before the first join takes no script along.
 let worker: Worker | undefined = startWorker();
 let session: { readonly key: DetachKey; readonly authorization: string | undefined } | undefined;
+/** While it comes: leaving, and taking a seat from another tab. */
+let coming: { readonly leave: AbortController; readonly takeOver: AbortController } | undefined;
+let seat: TabSeat | undefined;
+/** What is told of a leaving that the user did not ask for here. */
+let leftBecause = '';
 /** The user asked to have the kernels tried again: once the node has left, it joins so. */
 let testsAgain = false;
 
@@ -66,21 +73,67 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
   tell({ type: 'hidden', hidden: document.hidden });
   tellLimits();
   askToPersist();
-  const nodeId = await claimNodeId();
+  const nodeId = await come();
+  if (nodeId === undefined) return;
   if (tune) kernels = { ...kernels, tune };
   tell({
     type: 'join',
-    join: { relayUrl: location.origin, nodeId, build: ownBuild(), budget: budget.value, kernels, token: nodeToken() },
+    join: {
+      relayUrl: location.origin,
+      nodeId,
+      build: ownBuild(),
+      budget: budget.value,
+      kernels,
+      token: nodeToken(),
+      hadDevice: hadDevice(),
+    },
   });
   // A reload, the user's or the page's own, starts with what this reset finds.
   if (kernels.tune === 'reset')
     history.replaceState(null, '', location.pathname + withoutReset(location.search) + location.hash);
 }
 
+/** The node's id, once it has a seat where it needs one; undefined: it has left before. */
+async function come(): Promise<string | undefined> {
+  const own = { leave: new AbortController(), takeOver: new AbortController() };
+  coming = own;
+  try {
+    if (tabsShareConnections()) {
+      const waits = () => setState('waiting', '');
+      const taken = await takeSeat(own.leave.signal, own.takeOver.signal, waits);
+      if (own.leave.signal.aborted) taken.release();
+      else keepSeat(taken);
+    }
+    const nodeId = await claimNodeId();
+    if (own.leave.signal.aborted) return undefined;
+    setState('loading', '');
+    return nodeId;
+  } catch (error) {
+    if (!own.leave.signal.aborted) setState('error', (error as Error).message);
+    return undefined;
+  } finally {
+    if (coming === own) coming = undefined;
+  }
+}
+
+function keepSeat(taken: TabSeat): void {
+  seat = taken;
+  void taken.taken.then(() => {
+    if (seat !== taken) return;
+    leftBecause = 'Another tab of this browser has taken over.';
+    leave();
+  });
+}
+
+/** Serves in place of another tab of this browser. */
+export function takeOver(): void {
+  coming?.takeOver.abort();
+}
+
 /** Hands running work back, and joins again with all kernels tried anew. */
 export function testKernelsAgain(): void {
   testsAgain = true;
-  if (joined.value) tell({ type: 'leave' });
+  if (joined.value) leave();
   else rejoin();
 }
 
@@ -92,7 +145,14 @@ function rejoin(): void {
 /** Hands running work back and stops. */
 export function leave(): void {
   forgetJoin();
-  tell({ type: 'leave' });
+  if (!coming) {
+    tell({ type: 'leave' });
+    return;
+  }
+  // The Web Worker knows of no join yet.
+  coming.leave.abort();
+  coming = undefined;
+  setState('left', leftBecause);
 }
 
 /** Holds the node, or lets it take new work again. */
@@ -148,7 +208,7 @@ function tell(message: PageMessage): void {
 function take(message: NodeMessage): void {
   switch (message.type) {
     case 'state':
-      setState(message.state, message.problem ? `${message.detail}. ${adapterHelp()}` : message.detail);
+      takeState(message);
       break;
     case 'progress':
       progress.value = message;
@@ -159,7 +219,9 @@ function take(message: NodeMessage): void {
       testing.value = message;
       break;
     case 'facts':
-      logFacts(message.facts);
+      rememberDevice();
+      // Told again where the device refuses a kernel late.
+      logFacts(message.facts, state.value === 'loading' ? undefined : facts.value);
       facts.value = message.facts;
       testing.value = undefined;
       break;
@@ -183,16 +245,21 @@ function take(message: NodeMessage): void {
     case 'reload':
       if (!reloadPage()) setState('error', `${message.reason}, and reloading the page did not help`);
       break;
+    case 'adapter-away':
+      rememberDevice();
+      // Where it may not, what its user can do is told already, and the node looks each minute.
+      if (reloadPage()) logEvent('Reloads: the GPU is away', 'warn');
+      break;
   }
 }
 
-function logFacts({ model, kernels }: NodeFacts): void {
-  // Told again where the device refuses a kernel late.
-  const known = facts.value?.kernels.failed ?? [];
-  if (facts.value === undefined || state.value === 'loading') logEvent(`Loaded ${model}`);
-  for (const { name, why } of kernels.failed.filter((failed) => !known.some(({ name }) => name === failed.name))) {
-    logEvent(`Does without the kernel ${name}: ${why}`, 'warn');
-  }
+function takeState({ state, detail, problem }: NodeMessage & { readonly type: 'state' }): void {
+  const { dataset } = document.documentElement;
+  // For who started this browser, and can start another.
+  if (problem) dataset.problem = problem;
+  else if (state === 'serving') delete dataset.problem;
+  const why = state === 'left' ? detail || leftBecause : detail;
+  setState(state, problem ? `${why}. ${state === 'loading' ? adapterAwayHelp() : adapterHelp()}` : why);
 }
 
 function setState(next: NodeState, why: string): void {
@@ -211,6 +278,9 @@ function setState(next: NodeState, why: string): void {
     worker?.terminate();
     worker &&= startWorker();
     session = undefined;
+    seat?.release();
+    seat = undefined;
+    leftBecause = '';
     paused.value = false;
     counters.value = undefined;
     progress.value = undefined;

@@ -1,6 +1,7 @@
 import { rejoinOnReload } from './link.ts';
 
 const KEY = 'shoal.reloads';
+const DEVICE_KEY = 'shoal.had-device';
 const MOST = 3;
 const WITHIN_MS = 600_000;
 
@@ -16,4 +17,13 @@ export function reloadPage(): boolean {
   rejoinOnReload();
   location.reload();
   return true;
+}
+
+/** This tab has a GPU device: where its adapter is away later, also after a reload, it may come back. */
+export function rememberDevice(): void {
+  sessionStorage.setItem(DEVICE_KEY, '1');
+}
+
+export function hadDevice(): boolean {
+  return sessionStorage.getItem(DEVICE_KEY) !== null;
 }

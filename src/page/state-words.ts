@@ -2,6 +2,7 @@ import type { NodeState } from '../node/messages.ts';
 
 export const STATE_WORDS: Readonly<Record<NodeState, string>> = {
   idle: 'This page is not serving.',
+  waiting: 'Two tabs of this browser serve already. This one waits until one of them leaves.',
   loading: 'Loading the model…',
   attaching: 'Looking for the relay…',
   serving: 'Serving.',
@@ -14,6 +15,7 @@ export const STATE_WORDS: Readonly<Record<NodeState, string>> = {
 /** For a badge. */
 export const STATE_NAMES: Readonly<Record<NodeState, string>> = {
   idle: 'Not joined',
+  waiting: 'Waiting',
   loading: 'Loading',
   attaching: 'Attaching',
   serving: 'Serving',
@@ -26,6 +28,7 @@ export const STATE_NAMES: Readonly<Record<NodeState, string>> = {
 /** For the log: what begins with each state. */
 export const LOG_WORDS: Readonly<Record<NodeState, string>> = {
   idle: 'Opened',
+  waiting: 'Waits: two tabs of this browser serve already',
   loading: 'Loads the model',
   attaching: 'Looks for the relay',
   serving: 'Serves',
@@ -39,7 +42,7 @@ export const LOG_WORDS: Readonly<Record<NodeState, string>> = {
 export function logTone(state: NodeState, why: string): 'good' | 'warn' | 'bad' | undefined {
   if (state === 'serving') return 'good';
   if (state === 'error') return 'bad';
-  return state === 'reconnecting' || why !== '' ? 'warn' : undefined;
+  return state === 'reconnecting' || state === 'waiting' || why !== '' ? 'warn' : undefined;
 }
 
 export const PAUSED_WORDS = 'Paused: what runs goes on to its end, nothing new comes.';
@@ -47,6 +50,7 @@ export const PAUSED_WORDS = 'Paused: what runs goes on to its end, nothing new c
 /** Colour of each state; undefined: nothing is going on. */
 export const TONES: Readonly<Record<NodeState, 'good' | 'warn' | 'bad' | 'busy' | undefined>> = {
   idle: undefined,
+  waiting: 'warn',
   loading: 'busy',
   attaching: 'busy',
   serving: 'good',

@@ -11,6 +11,12 @@ export function adapterHelp(): string {
   return 'Graphics acceleration may be switched off, or the graphics driver too old.';
 }
 
+/** What helps where a page had a GPU and its browser gives it none any more. */
+export function adapterAwayHelp(): string {
+  // Chromium blocks pages under which its GPU process has crashed; a reload by the page itself unblocks nothing.
+  return 'Reload this page: a browser whose graphics process has crashed gives the GPU back to a page that its user reloads. If that does not help, start the browser again.';
+}
+
 /** Why this browser can't compute, and what helps; undefined where it can try. */
 export function webgpuHelp(): string | undefined {
   if (!isSecureContext) {

@@ -5,6 +5,7 @@ import { limits, setLimits } from '../limits/limits.ts';
 import { powerOffered, watchPower } from '../limits/power-watch.ts';
 import { SHARE_RANGE } from '../limits/read-limits.ts';
 import { joined } from '../node.ts';
+import { Check } from './check.tsx';
 import { NumberField } from './number-field.tsx';
 
 /** What this page may take of its computer, and when. */
@@ -103,33 +104,4 @@ function idleHint(): string {
     return 'The browser does not say it: allow “Your device use” for this page, and tick this again.';
   }
   return 'After a minute without a touch. The browser asks whether this page may know.';
-}
-
-function Check(props: {
-  readonly label: string;
-  readonly hint: string | undefined;
-  readonly offered: boolean;
-  readonly checked: boolean;
-  readonly onChange: (checked: boolean) => void;
-}) {
-  const { label, hint, offered, checked, onChange } = props;
-  const id = label.toLowerCase().replaceAll(' ', '-');
-  return (
-    <div class="check">
-      <input
-        id={id}
-        type="checkbox"
-        checked={checked && offered}
-        disabled={!offered}
-        aria-describedby={hint && `${id}-hint`}
-        onChange={(event) => onChange(event.currentTarget.checked)}
-      />
-      <label for={id}>{label}</label>
-      {hint && (
-        <p id={`${id}-hint`} class="hint">
-          {hint}
-        </p>
-      )}
-    </div>
-  );
 }

@@ -2,7 +2,7 @@ import { bytes, duration } from '../format.ts';
 import { TestProgress } from '../kernel-view.tsx';
 import { hold } from '../limits/hold.ts';
 import { DownloadPlan } from '../models/download-plan.tsx';
-import { detail, join, joined, leave, pause, paused, progress, rate, state } from '../node.ts';
+import { detail, join, joined, leave, pause, paused, progress, rate, state, takeOver } from '../node.ts';
 import { PAUSED_WORDS, STATE_NAMES, STATE_WORDS, TONES } from '../state-words.ts';
 import { webgpuHelp } from '../webgpu-help.ts';
 
@@ -35,7 +35,7 @@ function heldWords(): string | undefined {
 
 function Problem({ text }: { readonly text: string }) {
   return (
-    <p role="alert" class="notice" data-tone={state.value === 'loading' ? 'warn' : 'bad'}>
+    <p role="alert" class="notice" data-tone={state.value === 'loading' || state.value === 'left' ? 'warn' : 'bad'}>
       {text}
     </p>
   );
@@ -49,6 +49,24 @@ function Buttons() {
           Join
         </button>
       </div>
+    );
+  }
+  if (state.value === 'waiting') {
+    return (
+      <>
+        <p class="small quiet">
+          Over plain http a browser opens six connections to a relay, for all its tabs together. Over https any number
+          of tabs serves.
+        </p>
+        <div class="buttons">
+          <button type="button" class="primary" onClick={takeOver}>
+            Take over
+          </button>
+          <button type="button" onClick={leave}>
+            Leave
+          </button>
+        </div>
+      </>
     );
   }
   const leaving = state.value === 'leaving';
