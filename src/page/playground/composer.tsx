@@ -41,12 +41,13 @@ export function Composer() {
         <p id="composer-hint" class="hint">
           {chat ? 'Enter sends, Shift and Enter begin a line.' : 'Ctrl and Enter run it.'}
         </p>
+        {/* Elements of their own: one that became the other while a click on it is handled would send at once again. */}
         {running.value ? (
-          <button type="button" onClick={stop}>
+          <button key="stop" type="button" onClick={stop}>
             Stop
           </button>
         ) : (
-          <button type="submit" class="primary">
+          <button key="send" type="submit" class="primary">
             {chat ? 'Send' : 'Run'}
           </button>
         )}
