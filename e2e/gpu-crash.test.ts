@@ -157,7 +157,8 @@ describe.runIf(LONG)('the GPU goes away under the only node of a fresh browser',
     page.on('framenavigated', () => reloads++);
     await makeTrouble('crash', browser!, page);
     const words = "document.querySelector('[role=alert]')?.textContent ?? ''";
-    await pollPage(page, `/trying again each minute.*Reload this page/.test(${words})`, 40_000);
+    await until('the page loads itself anew three times', 40_000, () => reloads === 3);
+    await pollPage(page, `/trying again each minute.*Reload this page/.test(${words})`, 15_000);
     expect(reloads).toBe(3);
     // As its user does, in time for what it was asked.
     await page.reload();

@@ -29,6 +29,7 @@ export function rejoinOnReload(): void {
 
 /** The address joins no more: not by a reload, and not where a user goes back to it. */
 export function forgetJoin(): void {
+  sessionStorage.removeItem(REJOIN_KEY);
   if (location.hash === '#join') history.replaceState(null, '', `${location.pathname}${location.search}#node`);
 }
 

@@ -18,7 +18,7 @@ import { DownloadRate } from './download-rate.ts';
 import { kernelFlags, withoutReset } from './kernel-flags.ts';
 import { hold } from './limits/hold.ts';
 import { limits } from './limits/limits.ts';
-import { forgetJoin, nodeToken } from './link.ts';
+import { forgetJoin, nodeToken, rejoinOnReload } from './link.ts';
 import { logFacts } from './log-facts.ts';
 import { askToPersist, connectModels, takeModels } from './models/models.ts';
 import { claimNodeId } from './node-id.ts';
@@ -248,7 +248,7 @@ function take(message: NodeMessage): void {
     case 'adapter-away':
       rememberDevice();
       // Where it may not, what its user can do is told already, and the node looks each minute.
-      if (reloadPage()) logEvent('Reloads: the GPU is away', 'warn');
+      if (!reloadPage()) rejoinOnReload();
       break;
   }
 }
