@@ -128,7 +128,7 @@ test('slots keep what they were started with until another start', () => {
   const step = { sequences, logits: [logitsRow(0, 1, { outputPosition: 2 })] };
   const adjusted = (slots?: readonly SlotTraits[], more: Partial<StepBatch> = {}) => {
     const encoded = encode({ ...step, ...more }, slots);
-    return [encoded.logits[0]!.adjusted, encoded.logits[0]!.counted, encoded.slots] as const;
+    return [encoded.logits[0]!.adjusted, encoded.slots[1]!.penalised, encoded.slots] as const;
   };
   const [first, counted, slots] = adjusted(undefined, { starts: [slotStart(1, { repetitionPenalty: 1.5 })] });
   expect([first, counted]).toEqual([true, true]);
