@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { Transform } from 'node:stream';
 
 /** An answer with a model's file, or a part of it, as far as it passed. */
 export interface PassedRange {
@@ -68,7 +69,7 @@ export class FilesProxy {
     const forwarded = request(`${this.#target}${url}`, { method, headers, agent: false }, (answer) => {
       response.writeHead(answer.statusCode!, answer.headers);
       response.flushHeaders();
-      if (url.startsWith(FILES)) void this.#meter(url.slice(FILES.length), answer, response);
+      if (url.startsWith(FILES)) answer.pipe(this.#meter(url.slice(FILES.length), answer, response)).pipe(response);
       else answer.pipe(response);
       answer.on('error', () => response.destroy());
     });
@@ -78,7 +79,7 @@ export class FilesProxy {
     incoming.pipe(forwarded);
   }
 
-  async #meter(name: string, answer: IncomingMessage, response: ServerResponse): Promise<void> {
+  #meter(name: string, answer: IncomingMessage, response: ServerResponse): Transform {
     const from = Number(/^bytes (\d+)-/.exec(answer.headers['content-range'] ?? '')?.[1] ?? 0);
     const range = { name, from, bytes: 0 };
     this.passed.push(range);
@@ -87,22 +88,23 @@ export class FilesProxy {
       this.#held.delete(response);
       for (const wake of this.#wake.splice(0)) wake();
     });
-    try {
-      for await (const chunk of answer as AsyncIterable<Buffer>) {
-        for (let at = 0; at < chunk.length; ) {
-          while ((this.#left === 0 || response.writableNeedDrain) && !response.destroyed)
-            await new Promise<void>((resolve) => this.#wake.push(resolve));
-          if (response.destroyed) return;
-          const count = Math.min(STRETCH, chunk.length - at, this.#left);
-          this.#left -= count;
-          range.bytes += count;
-          response.write(chunk.subarray(at, at + count));
-          at += count;
+    const pass = async (chunk: Buffer, push: (bytes: Buffer) => void) => {
+      for (let at = 0; at < chunk.length && !response.destroyed; ) {
+        if (this.#left === 0) {
+          await new Promise<void>((resolve) => this.#wake.push(resolve));
+          continue;
         }
+        const count = Math.min(STRETCH, chunk.length - at, this.#left);
+        this.#left -= count;
+        range.bytes += count;
+        push(chunk.subarray(at, at + count));
+        at += count;
       }
-      response.end();
-    } catch {
-      response.destroy();
-    }
+    };
+    return new Transform({
+      transform(chunk: Buffer, _encoding, done) {
+        void pass(chunk, (bytes) => this.push(bytes)).then(() => done());
+      },
+    });
   }
 }
