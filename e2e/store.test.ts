@@ -100,6 +100,8 @@ test('cut at ten points, and reloaded: no byte comes twice but the last chunk', 
     if (i % 2 === 0) proxy.cut();
     proxy.allow(0);
     await page.reload();
+    // What the page before had asked for takes nothing of what passes next.
+    proxy.cut();
   }
   const before = proxy.passed.length;
   proxy.allow(Number.POSITIVE_INFINITY);
