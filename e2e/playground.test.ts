@@ -56,6 +56,9 @@ test('says what is wrong while no node serves, and asks for a token that may ask
   const page = await browser.open(`${relay.webUrl}/#playground`);
   await page.getByRole('heading', { name: 'Sign in to ask the model' }).waitFor({ timeout: 15_000 });
   await expectAccessible(page, 'signed out');
+  await page.getByLabel('Token').fill('not-a-token-0123456789');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('alert').getByText('does not take the token').waitFor({ timeout: 5_000 });
   await page.getByLabel('Token').fill(NODE);
   await page.getByRole('button', { name: 'Sign in' }).click();
   // A node's token gets the tokenizer, and may not ask.
@@ -116,6 +119,19 @@ test('answers a prompt, token by token, and a chat', async () => {
   expect(await field(page, 'Message').inputValue()).toBe('Then the dog');
   await page.getByRole('button', { name: 'New chat' }).click();
   expect(await turns.count()).toBe(0);
+
+  // Who signs out leaves nothing to who signs in next, in whichever view, and while it is answered.
+  await field(page, 'Message').press('Enter');
+  await turns.first().waitFor();
+  await page.getByRole('link', { name: 'Fleet' }).click();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('link', { name: 'Playground' }).click();
+  await page.getByRole('heading', { name: 'Sign in to ask the model' }).waitFor({ timeout: 15_000 });
+  await page.getByLabel('Token').fill(CLIENT);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('radio', { name: 'Chat' }).check({ timeout: 15_000 });
+  expect(await turns.count()).toBe(0);
+  expect(await field(page, 'Message').inputValue()).toBe('');
   await page.context().close();
   expect(browser.errors.splice(0).filter((line) => !/40[13]/.test(line))).toEqual([]);
 });

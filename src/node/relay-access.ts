@@ -80,7 +80,7 @@ async function refusalOf(response: Response, token: string | undefined): Promise
     return new ConnectError(
       token === undefined
         ? 'this relay asks for a token: open the link that you were given'
-        : 'the relay does not take the token of this link, or no longer',
+        : 'the relay does not take the token, or no longer',
       Code.Unauthenticated,
     );
   }

@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks';
 import { signIn } from './viewer-access.ts';
 
 /** As the relay takes tokens (docs/security.md). */
-const TOKEN = '[A-Za-z0-9._~+\\/\\-]{16,255}=*';
+const TOKEN = '[A-Za-z0-9._~+\\/\\-]{16,256}=*';
 
 export interface SignInProps {
   readonly title: string;

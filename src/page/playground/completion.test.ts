@@ -98,6 +98,21 @@ it('takes no end for a result', async () => {
   expect(completion.problem.value?.code).toBe(Code.DataLoss);
 });
 
+it('holds as many samples as a relay serves: none asked for is one, and a number that it refuses costs nothing here', async () => {
+  const asked = (n: string) => requestOf({ ...fields, n }, [0, 1], 'r');
+  const one = new Completion(answers(chunk(0, 2), complete(0, 2)), asked('0'), tokens, fields);
+  await one.over;
+  expect(one.state.value).toBe('done');
+  expect(one.samples.value).toMatchObject([{ index: 0, text: ' b' }]);
+  const refused = answers(new ConnectError('n is served up to 128', Code.Unimplemented));
+  for (const n of ['2000000000', '-1']) {
+    const completion = new Completion(refused, asked(n), tokens, fields);
+    await completion.over;
+    expect(completion.problem.value?.rawMessage).toBe('n is served up to 128');
+    expect(completion.samples.value.length).toBeLessThanOrEqual(128);
+  }
+});
+
 it('stops when it is told to', async () => {
   const call: GenerateCall = async function* (_request, { signal }) {
     yield chunk(0, 2);

@@ -2,6 +2,7 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import { signal } from '@preact/signals';
 import { Detokenizer } from '../../checkpoint/detokenizer.ts';
 import type { TokenBytes } from '../../checkpoint/token-bytes.ts';
+import { MAX_SAMPLES } from '../../contract/check-served.ts';
 import type {
   GenerateComplete,
   GenerateRequest,
@@ -87,8 +88,10 @@ export class Completion {
 
   constructor(call: GenerateCall, request: GenerateRequest, tokens: TokenBytes, fields: Fields) {
     const prompt = request.tokenized?.inputIds ?? [];
+    // As the relay counts them: none asked for is one, and more than it serves it refuses.
+    const samples = Math.min(Math.max(request.samplingParams?.n ?? 1, 1), MAX_SAMPLES);
     this.#gathered = Array.from(
-      { length: request.samplingParams?.n ?? 1 },
+      { length: samples },
       (_, index) => new Gathered(index, prompt, tokens, fields.skipSpecialTokens),
     );
     this.#show();

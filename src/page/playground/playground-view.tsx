@@ -5,7 +5,7 @@ import { signOut, viewerToken } from '../viewer-access.ts';
 import { Answer, asTokens } from './answer.tsx';
 import { Composer } from './composer.tsx';
 import type { PlaygroundModel } from './open-tokenizer.ts';
-import { type Mode, mode, modelState, newChat, openModel, run, signedIn, takeBack, turns } from './playground.ts';
+import { type Mode, mode, modelState, newChat, openModel, run, takeBack, turns } from './playground.ts';
 import { SettingsCard } from './settings-card.tsx';
 
 /** Ask the fleet's model: a chat or a raw prompt, with every parameter, streamed from the relay. */
@@ -24,7 +24,7 @@ export function PlaygroundView() {
             class="small"
             onClick={() => {
               signOut();
-              signedIn();
+              void openModel();
             }}
           >
             Sign out
@@ -62,7 +62,7 @@ function Content() {
           title="Sign in to ask the model"
           whose="A client's token, or an operator's."
           problem={value.token ? value.why : undefined}
-          onSignIn={signedIn}
+          onSignIn={() => void openModel()}
         />
       );
     case 'failed':

@@ -1,9 +1,10 @@
 import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createGrpcWebTransport } from '@connectrpc/connect-web';
-import { computed, signal } from '@preact/signals';
+import { batch, computed, effect, signal, untracked } from '@preact/signals';
 import type { ChatMessage } from '../../checkpoint/chat-template.ts';
 import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
-import { viewerAccess } from '../viewer-access.ts';
+import type { RelayAccess } from '../../node/relay-access.ts';
+import { viewerAccess, viewerToken } from '../viewer-access.ts';
 import { Completion } from './completion.ts';
 import { DEFAULT_FIELDS, FieldError, type Fields, requestOf } from './fields.ts';
 import { openTokenizer, type PlaygroundModel } from './open-tokenizer.ts';
@@ -44,41 +45,67 @@ export const running = computed(() =>
   [turns.value.at(-1)?.completion, run.value?.completion].find((one) => one?.running),
 );
 
-let opening: Promise<void> | undefined;
+let opening: RelayAccess | undefined;
 
 /** Gets what the playground needs of the model, unless it is there. */
-export function openModel(): Promise<void> {
-  if (modelState.value.name === 'open') return Promise.resolve();
-  opening ??= open().finally(() => {
-    opening = undefined;
-  });
-  return opening;
-}
-
-async function open(): Promise<void> {
-  modelState.value = { name: 'loading' };
+export async function openModel(): Promise<void> {
   const access = viewerAccess();
+  if (modelState.value.name === 'open' || opening === access) return;
+  opening = access;
+  modelState.value = { name: 'loading' };
+  let next: ModelState;
   try {
-    const model = await openTokenizer(location.origin, access.ask);
-    fields.value = { ...fields.value, ...model.advised };
-    if (!model.template) mode.value = 'prompt';
-    modelState.value = { name: 'open', model };
+    next = { name: 'open', model: await openTokenizer(location.origin, access.ask) };
   } catch (error) {
-    modelState.value = refusal(error) ?? { name: 'failed', why: (error as Error).message };
+    next = refusal(error) ?? { name: 'failed', why: (error as Error).message };
   }
+  // What another viewer asked for counts no more.
+  if (opening !== access) return;
+  opening = undefined;
+  if (next.name === 'open') {
+    advise(next.model.advised);
+    if (!next.model.template) mode.value = 'prompt';
+  }
+  modelState.value = next;
 }
 
-/** Another token counts from now on. */
-export function signedIn(): void {
-  modelState.value = { name: 'loading' };
-  void openModel();
+/** Fields that the user has not changed. */
+function advise(advised: Partial<Fields>): void {
+  const names = Object.keys(advised) as (keyof Fields)[];
+  const untouched = names.filter((name) => fields.value[name] === DEFAULT_FIELDS[name]);
+  fields.value = { ...fields.value, ...Object.fromEntries(untouched.map((name) => [name, advised[name]])) };
+}
+
+let seenAs = viewerToken.value;
+effect(() => {
+  const token = viewerToken.value;
+  untracked(() => {
+    if (token !== seenAs) anotherViewer(seenAs !== undefined);
+    seenAs = token;
+  });
+});
+
+/** Another token counts from now on; `forget`: what was asked with the one before is nobody else's to read. */
+function anotherViewer(forget: boolean): void {
+  opening = undefined;
+  batch(() => {
+    modelState.value = { name: 'loading' };
+    if (!forget) return;
+    running.value?.stop();
+    turns.value = [];
+    run.value = undefined;
+    draft.value = '';
+    system.value = '';
+    fault.value = undefined;
+    fields.value = DEFAULT_FIELDS;
+  });
 }
 
 function refusal(error: unknown): ModelState | undefined {
   if (!(error instanceof ConnectError)) return undefined;
   const { code, rawMessage: why } = error;
   if (code !== Code.Unauthenticated && code !== Code.PermissionDenied) return undefined;
-  return { name: 'refused', why, token: code === Code.PermissionDenied || viewerAccess().authorization !== undefined };
+  return { name: 'refused', why, token: code === Code.PermissionDenied || viewerToken.value !== undefined };
 }
 
 export function setField<K extends keyof Fields>(field: K, value: Fields[K]): void {
@@ -114,21 +141,28 @@ export function send(): void {
     }
     // A chat goes on with one answer.
     const chosen = chat ? { ...fields.value, n: '1' } : fields.value;
-    const request = requestOf(chosen, inputIds, `page-${crypto.randomUUID()}`);
+    const request = requestOf(chosen, inputIds, `page-${randomId()}`);
     const turn = { text, completion: new Completion(generate, request, model.tokens, chosen) };
     if (chat) {
       turns.value = [...turns.value, turn];
       draft.value = '';
     } else run.value = turn;
+    const asked = viewerAccess();
     void turn.completion.over.then(() => {
       const { value: problem } = turn.completion.problem;
       const refused = problem && refusal(problem);
-      if (refused) modelState.value = refused;
+      if (refused && asked === viewerAccess()) modelState.value = refused;
     });
   } catch (error) {
     const field = error instanceof FieldError ? error.field : undefined;
     fault.value = { field, message: (error as Error).message };
   }
+}
+
+/** 128 bits in hex. A page over plain http, of another host than localhost, has no `crypto.randomUUID`. */
+function randomId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
 const generate: ConstructorParameters<typeof Completion>[0] = (request, options) => {
