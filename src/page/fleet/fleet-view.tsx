@@ -68,7 +68,15 @@ function Controls() {
         </button>
       )}
       {viewerToken.value !== undefined && (
-        <button type="button" class="small" onClick={signOut}>
+        <button
+          type="button"
+          class="small"
+          onClick={() => {
+            // Who comes next is asked for a token at once.
+            held.value = false;
+            signOut();
+          }}
+        >
           Sign out
         </button>
       )}
@@ -91,7 +99,7 @@ function Content() {
   if (!known) {
     return (
       <p class="empty" role="status">
-        Asking the relay…
+        {state.name === 'paused' ? 'Paused before the relay told anything.' : 'Asking the relay…'}
       </p>
     );
   }

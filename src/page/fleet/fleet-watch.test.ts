@@ -72,7 +72,10 @@ test('what is stopped asks nothing more, keeps what it was told, and starts agai
   expect(watch.state.value.name).toBe('paused');
   expect(watch.loads.value?.dpRankCount).toBe(1);
   watch.start();
+  // Live once the relay has answered, not before.
+  expect(watch.state.value.name).toBe('loading');
   await vi.waitFor(() => expect(asked.length).toBeGreaterThan(settled));
+  await vi.waitFor(() => expect(watch.state.value.name).toBe('live'));
 });
 
 test('an answer that comes after the stop is not shown', async () => {

@@ -51,8 +51,6 @@ export class FleetWatch {
   readonly revision = signal(0);
   /** False: the viewer may see GetLoads only. Undefined: not known yet. */
   readonly operator = signal<boolean | undefined>(undefined);
-  /** `performance.now()` of the last poll that went well. */
-  readonly heardAt = signal(0);
   readonly columns = new HistoryColumns();
   private readonly clients: () => FleetClients;
   private readonly times: WatchTimes;
@@ -72,7 +70,7 @@ export class FleetWatch {
     this.running = new AbortController();
     this.polls = 0;
     this.failures = 0;
-    if (this.state.value.name !== 'live') this.state.value = { name: this.loads.value ? 'live' : 'loading' };
+    this.state.value = { name: 'loading' };
     void this.poll(this.running.signal);
   }
 
@@ -109,7 +107,6 @@ export class FleetWatch {
       this.polls++;
       batch(() => {
         show();
-        this.heardAt.value = performance.now();
         if (this.state.value.name !== 'live') this.state.value = { name: 'live' };
       });
     } catch (error) {

@@ -52,6 +52,8 @@ export function HistoryChart({ spec, watch }: ChartProps) {
   useSignalEffect(() => {
     void revision.value;
     plot.current?.refresh();
+    // Its moment lies elsewhere on the new scale.
+    plot.current?.point(cursor.peek());
   });
   useSignalEffect(() => plot.current?.point(cursor.value));
   useSignalEffect(() => {

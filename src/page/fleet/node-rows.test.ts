@@ -31,6 +31,16 @@ test('of an operator’s list, each node is a row, with its load where it serves
   expect(gone).toMatchObject({ nodeId: 'b', usage: undefined, waiting: undefined, running: 3, heardMs: 8_000 });
 });
 
+test('what a node told before it was out of reach is no figure of now', () => {
+  const node = { rank: 1, poolTokens: 100, usedTokens: 50, genThroughput: 40, cacheHitRate: 0.5 };
+  const rows = (state: Node_State) =>
+    nodeRows([], create(ListNodesResponseSchema, { nowMs: 9_000, nodes: [{ ...node, state }] }));
+  expect(rows(Node_State.PAUSED)).toMatchObject([{ usage: 0.5, throughput: 40, hitRate: 0.5 }]);
+  const gone = rows(Node_State.OUT_OF_REACH);
+  expect(gone).toMatchObject([{ usage: undefined, throughput: undefined, hitRate: undefined }]);
+  expect(sumOf(gone, 'throughput')).toBeUndefined();
+});
+
 test('rows are sorted either way, equal ones by rank, unknown ones last', () => {
   const speeds = fc.array(fc.option(fc.constantFrom(1, 2, 3, 50), { nil: undefined }), { maxLength: 20 });
   fc.assert(

@@ -67,6 +67,8 @@ function rowOfLoad(load: SchedulerLoad): NodeRow {
 }
 
 function rowOfNode(node: Node, load: SchedulerLoad | undefined, nowMs: number): NodeRow {
+  // What one out of reach told last is no figure of now.
+  const told: Partial<Node> = node.state === Node_State.OUT_OF_REACH ? {} : node;
   return {
     rank: node.rank,
     nodeId: node.nodeId,
@@ -81,9 +83,9 @@ function rowOfNode(node: Node, load: SchedulerLoad | undefined, nowMs: number): 
     maxRunning: node.maxRunning,
     waiting: load?.numWaitingReqs,
     speed: node.sampleTokensPerSecond,
-    throughput: node.genThroughput,
-    usage: node.usedTokens === undefined ? undefined : node.usedTokens / node.poolTokens,
-    hitRate: node.cacheHitRate,
+    throughput: told.genThroughput,
+    usage: told.usedTokens === undefined ? undefined : told.usedTokens / node.poolTokens,
+    hitRate: told.cacheHitRate,
     tokens: Number(node.tokens),
     attachedMs: nowMs - node.attachedAtMs,
     heardMs: nowMs - node.heardAtMs,

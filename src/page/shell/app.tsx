@@ -1,5 +1,6 @@
 import { useSignalEffect } from '@preact/signals';
 import { useRef } from 'preact/hooks';
+import { forgetJoin } from '../link.ts';
 import { NodeView } from '../node-view.tsx';
 import { lazyView } from './lazy-view.tsx';
 import { Mark } from './mark.tsx';
@@ -27,7 +28,7 @@ export function App() {
       </button>
       <header class="bar">
         <div class="bar-inner">
-          <a class="brand" href="#node">
+          <a class="brand" href={`#${VIEWS[0].name}`} onClick={forgetJoin}>
             <Mark />
             <span class="brand-name">shoal</span>
           </a>
