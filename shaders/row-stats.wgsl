@@ -13,7 +13,7 @@
 //
 // Prepend step, logit-key, sampler-state, logit-words, threefry, draw, tell-id, draw-head, draw-tail, and what strands and
 // chunks are made of: row-chunks for chunk-stats.wgsl's chunks, row-logits for a small vocabulary's logits; last, who weighs
-// draws: weigh-within or weigh-later.
+// draws: weigh-within, weigh-regions or weigh-later.
 struct Params {
   vocabulary: u32,
   chunks: u32,

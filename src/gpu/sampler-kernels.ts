@@ -26,6 +26,7 @@ import threefryCode from '../../shaders/threefry.wgsl?raw';
 import topCode from '../../shaders/top-logprobs.wgsl?raw';
 import aboveCode from '../../shaders/weigh-above.wgsl?raw';
 import laterCode from '../../shaders/weigh-later.wgsl?raw';
+import regionsCode from '../../shaders/weigh-regions.wgsl?raw';
 import withinCode from '../../shaders/weigh-within.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel, type KernelSource } from './kernel.ts';
@@ -91,11 +92,10 @@ export async function compileDraws(gpu: Gpu, { vocabulary, small, threads }: Sam
   // A row's own workgroup weighs its draws where that leaves few threads of the adapter idle: other kernels would cost more
   // than they save.
   const within = small || threads < LEAST_MANY_THREADS;
-  const weigh = within ? withinCode : laterCode;
   const compileRows = () =>
     small
-      ? compile('row-stats of logits', [...row, ofLogitsCode, weigh], 2, 5)
-      : compile('row-stats', [...row, ofChunksCode, weigh], 2, 5, 1);
+      ? compile('row-stats of logits', [...row, ofLogitsCode, withinCode], 2, 5)
+      : compile('row-stats', [...row, ofChunksCode, within ? regionsCode : laterCode], 2, 5, 1);
   const compileStay = async (): Promise<StayKernels> => {
     const [above, accept] = await Promise.all([
       compile('weigh-above', [keyCode, stateCode, words, aboveCode], 4, 1),
