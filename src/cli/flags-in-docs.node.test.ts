@@ -12,6 +12,8 @@ const OTHERS = new Set([
   // Of deploy/: docker, npm, pip and tar.
   ...['--build', '--target', '--from', '--no-cache-dir', '--strip-components', '--pack-destination', '--loglevel'],
   ...['--ignore-scripts', '--no-audit', '--no-fund'],
+  // Of Node.
+  '--max-semi-space-size',
 ]);
 
 const known = new Set<string>();
