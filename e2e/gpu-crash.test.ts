@@ -21,14 +21,14 @@ const ENDS_MS = 60_000;
 const TOLD = 20;
 const LONG = process.env.SHOAL_LONG === '1';
 
-const ALL = { maxNewTokens: 200, ignoreEos: true };
+const ALL = { maxNewTokens: LONG ? 400 : 120, ignoreEos: true };
 const decodes = [
   greedyRequest(PROMPT_IDS, ALL),
   greedyRequest(PROMPT_IDS.slice(0, 3), { ...ALL, temperature: 1, n: 3, customParams: { seed: 1234 } }),
   greedyRequest(PROMPT_IDS.slice(2), { ...ALL, frequencyPenalty: 0.4, repetitionPenalty: 1.2 }),
 ];
 /** Each of several hundred ids of its own: prompts that take a while, and share nothing. */
-const prefills = Array.from({ length: 8 }, (_, i) =>
+const prefills = Array.from({ length: LONG ? 8 : 4 }, (_, i) =>
   greedyRequest([1, 300 + i, ...Array.from({ length: 480 }, (_, at) => 3 + ((at * (7 + 2 * i)) % 500))], {
     ...ALL,
     maxNewTokens: 8,
