@@ -198,6 +198,22 @@ test('only while idle and plugged in: holds off, says why, and goes on', async (
   await page.context().close();
 });
 
+test('a browser that forbids to keep anything shows the page all the same', async () => {
+  const context = await browser.browser.newContext();
+  await context.addInitScript(`for (const name of ['localStorage', 'sessionStorage']) {
+    Object.defineProperty(window, name, {
+      configurable: true,
+      get() { throw new DOMException('Access is denied for this document.', 'SecurityError'); },
+    });
+  }`);
+  const page = await context.newPage();
+  await page.goto(`${relay.webUrl}/?tune=off`);
+  await page.getByRole('button', { name: 'Theme: system' }).click();
+  await page.getByRole('button', { name: 'Theme: light' }).waitFor();
+  await page.getByRole('button', { name: 'Join', exact: true }).waitFor();
+  await context.close();
+});
+
 test('nothing was written to the console as an error', () => {
   expect(browser.errors).toEqual([]);
 });

@@ -1,3 +1,5 @@
+// Before all others.
+import './allow-no-storage.ts';
 import { render } from 'preact';
 import './style/tokens.css';
 import './style/base.css';

@@ -27,10 +27,13 @@ async function fresh(): Promise<string> {
 
 function claim(id: string): Promise<boolean> {
   return new Promise((resolve) => {
-    void navigator.locks.request(`shoal-node-${id}`, { ifAvailable: true }, (lock) => {
-      resolve(lock !== null);
-      // Never settles: the lock goes with the page.
-      return lock === null ? undefined : new Promise<void>(() => {});
-    });
+    navigator.locks
+      .request(`shoal-node-${id}`, { ifAvailable: true }, (lock) => {
+        resolve(lock !== null);
+        // Never settles: the lock goes with the page.
+        return lock === null ? undefined : new Promise<void>(() => {});
+      })
+      // A browser that is to keep nothing gives no locks, and has no id to copy either.
+      .catch(() => resolve(true));
   });
 }

@@ -10,6 +10,8 @@ const WITHIN_MS = 600_000;
  * asks for must not make this one spin. False: it would be the fourth.
  */
 export function reloadPage(): boolean {
+  // Of a browser that keeps nothing: the next page would know neither how many came before it nor that it is to join.
+  if (!(sessionStorage instanceof Storage)) return false;
   const now = Date.now();
   const recent = (JSON.parse(sessionStorage.getItem(KEY) ?? '[]') as number[]).filter((at) => at > now - WITHIN_MS);
   if (recent.length >= MOST) return false;

@@ -1,0 +1,4 @@
+import { replaceForbiddenStorage } from './memory-storage.ts';
+
+// Imported before all that asks for storage while it is read.
+replaceForbiddenStorage(globalThis);
