@@ -190,10 +190,10 @@ export function newChat(): void {
   fault.value = undefined;
 }
 
-/** Takes the last turn back, its text to be sent again. */
+/** Takes the last turn back, its text to be sent again, before what is being typed. */
 export function takeBack(): void {
   const last = turns.value.at(-1);
   if (!last || last.completion.running) return;
   turns.value = turns.value.slice(0, -1);
-  draft.value = last.text;
+  draft.value = [last.text, draft.value].filter((text) => text !== '').join('\n');
 }
