@@ -55,6 +55,9 @@ let coming: { readonly leave: AbortController; readonly takeOver: AbortControlle
 let seat: TabSeat | undefined;
 /** What is told of a leaving that the user did not ask for here. */
 let leftBecause = '';
+/** A Web Worker hands back what it has in less; one that hangs is ended. */
+const LEAVE_BOUND_MS = 20_000;
+let leaveBound: ReturnType<typeof setTimeout> | undefined;
 /** The user asked to have the kernels tried again: once the node has left, it joins so. */
 let testsAgain = false;
 
@@ -147,6 +150,11 @@ export function leave(): void {
   forgetJoin();
   if (!coming) {
     tell({ type: 'leave' });
+    if (joined.value)
+      leaveBound ??= setTimeout(
+        () => setState('left', 'Its Web Worker did not answer, and was ended.'),
+        LEAVE_BOUND_MS,
+      );
     return;
   }
   // The Web Worker knows of no join yet.
@@ -274,6 +282,8 @@ function setState(next: NodeState, why: string): void {
   if (next === 'error') dataset.error = why;
   else delete dataset.error;
   if (next === 'left' || next === 'error') {
+    clearTimeout(leaveBound);
+    leaveBound = undefined;
     // A Web Worker that has left holds no model any more; ending it frees the rest.
     worker?.terminate();
     worker &&= startWorker();
