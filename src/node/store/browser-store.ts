@@ -3,6 +3,7 @@ import { ModelStore } from './model-store.ts';
 import { openOpfsFolder } from './opfs-folder.ts';
 import type { TabChannel } from './store-locks.ts';
 import { webLocks } from './web-locks.ts';
+import { ANSWER_MS, within } from './within.ts';
 
 /** The store of this browser. Rejects with StoreError where it keeps nothing for this page. */
 export async function openBrowserStore(): Promise<ModelStore> {
@@ -11,7 +12,7 @@ export async function openBrowserStore(): Promise<ModelStore> {
     locks: webLocks,
     channel: (name) => new BroadcastChannel(name) as TabChannel<TurnNews>,
     async room() {
-      const { quota, usage } = await navigator.storage.estimate();
+      const { quota, usage } = await within(navigator.storage.estimate(), ANSWER_MS);
       return { quota, usage };
     },
     now: Date.now,

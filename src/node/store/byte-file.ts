@@ -17,6 +17,8 @@ export interface ByteFolder {
   open(name: string): Promise<ByteFile>;
   /** Sizes by name. */
   list(): Promise<ReadonlyMap<string, number>>;
+  /** All of it, be it open or not; undefined where it isn't there. */
+  readBytes(name: string): Promise<Uint8Array | undefined>;
   /** Undefined where it isn't there. */
   readText(name: string): Promise<string | undefined>;
   /** Whoever reads meanwhile, or after a crash, finds the old text or the new one, both whole. */

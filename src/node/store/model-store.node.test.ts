@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Manifest } from '../../checkpoint/manifest.ts';
+import { StoreError } from './byte-file.ts';
 import type { TurnNews } from './download-turn.ts';
 import { ModelStore } from './model-store.ts';
 import type { StoreProgress } from './store-facts.ts';
@@ -152,6 +153,70 @@ describe('what is kept', () => {
     await readWhole(model);
     expect(notices).toEqual(["b was deleted from this browser's store, to make room for small"]);
     expect((await store.list()).map(({ name }) => name).sort()).toEqual(['a', 'c', 'small', 'x']);
+  });
+
+  test('of a file that was cut is what came of it, however long the file is by then', async () => {
+    const store = tab();
+    const origin = Object.assign(new MemoryOrigin(contents), { left: 1_700 });
+    const model = await open(store, digestOf('a'), { origin });
+    await vi.waitFor(() => expect(origin.left).toBe(0));
+    model.release();
+    // The loader asks for tensors in an order of its own: the last piece may have come, and those before it not.
+    const [data, map] = ['data', 'map'].map((kind) => `${small.files[0]!.sha256}.${PIECE}.${kind}`);
+    const cut = new Uint8Array(5_500);
+    cut.set(disk.files.get(data!)!);
+    disk.files.set(data!, cut);
+    expect(disk.files.get(map!)!.byteLength).toBe(8 + 6);
+    expect(await store.storedBytes(small)).toBe(1_700);
+    expect(await store.list()).toMatchObject([{ name: 'small', storedBytes: 1_700, totalBytes: 5_530 }]);
+  });
+
+  test('waits 20 s at most for a tab that hangs with the store', async () => {
+    const never = new AbortController().signal;
+    for (const [lock, what] of [
+      ['shoal-models', 'adds or deletes models'],
+      [`shoal-model-${digestOf('a')}`, 'deletes this model'],
+    ] as const) {
+      const hung = await locks.take(lock, 'exclusive', never);
+      vi.useFakeTimers();
+      try {
+        const waits = expect(open(tab(), digestOf('a'))).rejects.toThrow(
+          `another tab ${what}, and hasn't ended for 20 s`,
+        );
+        await vi.advanceTimersByTimeAsync(20_000);
+        await waits;
+      } finally {
+        vi.useRealTimers();
+        hung.release();
+      }
+      expect([...(await locks.held())]).toEqual([]);
+    }
+  });
+
+  test('lets go of a file whose map can’t be read', async () => {
+    const folder = new MemoryFolder(disk, false);
+    const closed: string[] = [];
+    const open_ = folder.open.bind(folder);
+    folder.open = async (name) => {
+      const file = await open_(name);
+      const close = () => {
+        closed.push(name.replace(/.*\./, ''));
+        file.close();
+      };
+      const size = () => {
+        throw new StoreError('the disk is broken');
+      };
+      return { ...file, close, size: name.endsWith('.map') ? size : file.size };
+    };
+    const store = new ModelStore({
+      folder,
+      locks,
+      channel,
+      room: async () => ({ quota, usage: 0 }),
+      now: () => clock++,
+    });
+    await expect(open(store, digestOf('a'))).rejects.toThrow('the disk is broken');
+    expect(closed).toEqual(['map', 'data']);
   });
 
   test('is refused with the sizes where there is no room for it', async () => {

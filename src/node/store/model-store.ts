@@ -10,8 +10,9 @@ import {
   recordName,
   recordOf,
 } from './model-record.ts';
+import { readPieceMap } from './piece-map.ts';
 import type { KeptModel, StoreRoom } from './store-facts.ts';
-import type { LockManager } from './store-locks.ts';
+import type { HeldLock, LockManager } from './store-locks.ts';
 import { StoredModel, type StoredModelParts } from './stored-model.ts';
 
 /** Someone uses a model that is to be deleted. */
@@ -31,6 +32,8 @@ export interface StoreParts {
 
 /** Held while files are added or deleted. */
 const FOLDER_LOCK = 'shoal-models';
+/** Adding and deleting take moments: a tab that takes so long hangs, in milliseconds. */
+const LOCK_MS = 20_000;
 /** For maps, records and what the browser itself adds. */
 const MARGIN_BYTES = 1 << 20;
 
@@ -56,7 +59,7 @@ export class ModelStore {
     rest: Pick<StoredModelParts, 'origin' | 'signal' | 'listener'>,
   ): Promise<StoredModel> {
     const { folder, locks, channel } = this.#parts;
-    const use = await locks.take(useName(digest), 'shared', rest.signal);
+    const use = await this.#take(useName(digest), 'shared', rest.signal, 'deletes this model');
     try {
       await this.#exclusively(() => this.#prepare(manifest, digest, rest.listener), rest.signal);
       const makeRoom = () => this.#exclusively(() => this.#deleteOldest(manifest, digest, rest.listener), rest.signal);
@@ -71,23 +74,22 @@ export class ModelStore {
   async list(): Promise<readonly KeptModel[]> {
     const sizes = await this.#parts.folder.list();
     const held = await this.#parts.locks.held();
-    const models = (await this.#records(sizes)).map((record) => {
-      const { name, digest, usedAt, files, pieceBytes } = record;
-      const stored = (file: (typeof files)[number]) => Math.min(file.size, sizes.get(dataName(file, pieceBytes)) ?? 0);
-      return {
+    const models: KeptModel[] = [];
+    for (const record of await this.#records(sizes)) {
+      const { name, digest, usedAt, files } = record;
+      models.push({
         ...{ name, digest, usedAt },
-        storedBytes: files.reduce((sum, file) => sum + stored(file), 0),
+        storedBytes: await this.#storedOf(record, sizes),
         totalBytes: files.reduce((sum, { size }) => sum + size, 0),
         inUse: held.has(useName(digest)) || held.has(turnName(digest)),
-      };
-    });
+      });
+    }
     return models.sort((a, b) => b.usedAt - a.usedAt);
   }
 
   /** Bytes of a manifest's files that are in the store. */
-  async storedBytes({ files, pieceBytes }: Manifest): Promise<number> {
-    const sizes = await this.#parts.folder.list();
-    return files.reduce((sum, file) => sum + Math.min(file.size, sizes.get(dataName(file, pieceBytes)) ?? 0), 0);
+  async storedBytes(manifest: Manifest): Promise<number> {
+    return this.#storedOf(manifest, await this.#parts.folder.list());
   }
 
   /** Why a model can't be kept, with sizes, whichever others would go for it; undefined where it can. */
@@ -184,15 +186,44 @@ export class ModelStore {
   }
 
   async #exclusively<T>(act: () => Promise<T>, signal: AbortSignal): Promise<T> {
-    const lock = await this.#parts.locks.take(FOLDER_LOCK, 'exclusive', signal);
+    const lock = await this.#take(FOLDER_LOCK, 'exclusive', signal, 'adds or deletes models');
     try {
       return await act();
     } finally {
       lock.release();
     }
   }
+
+  /** Rejects with StoreError where another tab, of which `does` tells what it does, holds the lock for too long. */
+  async #take(name: string, mode: 'exclusive' | 'shared', signal: AbortSignal, does: string): Promise<HeldLock> {
+    const hung = new AbortController();
+    const why = `another tab ${does}, and hasn't ended for ${LOCK_MS / 1000} s`;
+    const timer = setTimeout(() => hung.abort(new StoreError(why)), LOCK_MS);
+    try {
+      return await this.#parts.locks.take(name, mode, AbortSignal.any([signal, hung.signal]));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Bytes of these files that need not be fetched, by their maps: a file that was cut may be longer than what came of it. */
+  async #storedOf(
+    { files, pieceBytes }: Pick<ModelRecord, 'files' | 'pieceBytes'>,
+    sizes: ReadonlyMap<string, number>,
+  ): Promise<number> {
+    let stored = 0;
+    for (const file of files) {
+      const dataBytes = sizes.get(dataName(file, pieceBytes)) ?? 0;
+      if (dataBytes === 0) continue;
+      const map = await this.#parts.folder.readBytes(mapName(file, pieceBytes));
+      const { wholeBytes, begun } = readPieceMap(map, { size: file.size, pieceBytes }, dataBytes);
+      stored += wholeBytes + begun;
+    }
+    return stored;
+  }
 }
 
+/** By which files must grow. Browsers count a file's length as used, gaps with it, so what comes into a gap needs no room. */
 function neededBytes({ files, pieceBytes }: Manifest, sizes: ReadonlyMap<string, number>): number {
   return files.reduce((sum, file) => sum + Math.max(file.size - (sizes.get(dataName(file, pieceBytes)) ?? 0), 0), 0);
 }

@@ -1,11 +1,14 @@
 import { type ByteFile, type ByteFolder, StoreError, StoreFullError } from './byte-file.ts';
+import { ANSWER_MS, within } from './within.ts';
 
 const FOLDER = 'models';
-/** A browser that is asked for its user's consent, or whose disk hangs, may never answer. */
+/** Whoever opens the page waits for it. */
 const OPEN_MS = 10_000;
 /** A tab that was closed or reloaded lets go of its files a little later. */
 const RELEASE_MS = 3_000;
 const RETRY_MS = 50;
+/** A small file that another tab writes meanwhile is read anew, so often. */
+const MOST_READS = 20;
 
 type OpenHandle = (options?: { readonly mode: 'readwrite-unsafe' }) => Promise<FileSystemSyncAccessHandle>;
 
@@ -15,16 +18,10 @@ export async function openOpfsFolder(): Promise<ByteFolder> {
     throw new StoreError('this browser keeps no files for pages (OPFS, Web Locks)');
   }
   const open = async () => (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${OPEN_MS / 1000} s`)), OPEN_MS);
-  });
   try {
-    return new OpfsFolder(await Promise.race([open(), late]));
+    return new OpfsFolder(await within(open(), OPEN_MS));
   } catch (error) {
     throw new StoreError(`this browser keeps no files for this page: ${(error as Error).message}`);
-  } finally {
-    clearTimeout(timer);
   }
 }
 
@@ -40,18 +37,23 @@ class OpfsFolder implements ByteFolder {
     const until = performance.now() + RELEASE_MS;
     for (;;) {
       try {
-        const file = await this.#folder.getFileHandle(name, { create: true });
-        // What several tabs write there at once is the same: bytes that are checked when they are read.
-        const handle = await (file.createSyncAccessHandle as OpenHandle).call(
-          file,
-          this.shares ? { mode: 'readwrite-unsafe' } : undefined,
-        );
-        return new OpfsFile(handle);
+        return new OpfsFile(await this.#openHandle(name));
       } catch (error) {
         if ((error as Error).name !== 'NoModificationAllowedError' || performance.now() > until) throw failed(error);
         await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
       }
     }
+  }
+
+  async #openHandle(name: string): Promise<FileSystemSyncAccessHandle> {
+    const open = async () => {
+      const file = await this.#folder.getFileHandle(name, { create: true });
+      // What several tabs write there at once is the same: bytes that are checked when they are read.
+      const mode = this.shares ? ({ mode: 'readwrite-unsafe' } as const) : undefined;
+      return (file.createSyncAccessHandle as OpenHandle).call(file, mode);
+    };
+    // One that comes too late is nobody's, and would keep others out.
+    return within(open(), ANSWER_MS, (handle) => handle.close());
   }
 
   list(): Promise<ReadonlyMap<string, number>> {
@@ -64,15 +66,25 @@ class OpfsFolder implements ByteFolder {
     });
   }
 
-  readText(name: string): Promise<string | undefined> {
+  readBytes(name: string): Promise<Uint8Array | undefined> {
     return orFail(async () => {
-      try {
-        return await (await (await this.#folder.getFileHandle(name)).getFile()).text();
-      } catch (error) {
-        if ((error as Error).name === 'NotFoundError') return undefined;
-        throw error;
+      for (let reads = 1; ; reads++) {
+        try {
+          const file = await (await this.#folder.getFileHandle(name)).getFile();
+          return new Uint8Array(await file.arrayBuffer());
+        } catch (error) {
+          if ((error as Error).name === 'NotFoundError') return undefined;
+          // It was written between the two.
+          if ((error as Error).name !== 'NotReadableError' || reads === MOST_READS) throw error;
+          await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+        }
       }
     });
+  }
+
+  async readText(name: string): Promise<string | undefined> {
+    const bytes = await this.readBytes(name);
+    return bytes && new TextDecoder().decode(bytes);
   }
 
   writeText(name: string, text: string): Promise<void> {
@@ -86,7 +98,7 @@ class OpfsFolder implements ByteFolder {
 
   async remove(name: string): Promise<boolean> {
     try {
-      await this.#folder.removeEntry(name);
+      await within(this.#folder.removeEntry(name), ANSWER_MS);
       return true;
     } catch (error) {
       if ((error as Error).name === 'NotFoundError') return true;
@@ -122,6 +134,7 @@ class OpfsFile implements ByteFile {
 }
 
 function failed(error: unknown): StoreError {
+  if (error instanceof StoreError) return error;
   const { name, message } = error as Error;
   if (name === 'QuotaExceededError') return new StoreFullError('there is no more room');
   return new StoreError(`the browser's files for this page fail: ${message || name}`);
@@ -137,7 +150,7 @@ function orThrow<T>(act: () => T): T {
 
 async function orFail<T>(act: () => Promise<T>): Promise<T> {
   try {
-    return await act();
+    return await within(act(), ANSWER_MS);
   } catch (error) {
     throw failed(error);
   }

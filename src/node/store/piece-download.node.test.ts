@@ -166,6 +166,17 @@ test('what finds no room is read all the same, and room that is made is used', a
   }
 });
 
+test('more bytes than a piece without room has are told with the file’s name', async () => {
+  const contents = { weights: bytesOf(1_000, 1) };
+  const files = await openFiles(manifestOf('m', contents, PIECE), Object.assign(new MemoryDisk(), { capacity: 0 }));
+  const origin = Object.assign(new MemoryOrigin(contents), {
+    spoil: (bytes: Uint8Array) => new Uint8Array([...bytes, 1]),
+  });
+  await expect(readAll(files, new PieceDownload(files, origin, quiet))).rejects.toThrow(
+    'memory:weights: more bytes came than were asked for',
+  );
+});
+
 test('a disk that keeps nothing is told as the store’s failure', async () => {
   const contents = { weights: bytesOf(4_000, 1) };
   const manifest = manifestOf('m', contents, PIECE);

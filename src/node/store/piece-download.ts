@@ -192,6 +192,8 @@ export class PieceDownload {
       if (this.#closed) throw new Error(CLOSED);
       let filled = 0;
       for await (const stretch of this.#origin.ranges(file.file, from, from + into.byteLength)) {
+        if (filled + stretch.byteLength > into.byteLength)
+          throw new CheckpointError(`${this.#origin.nameOf(file.file)}: more bytes came than were asked for`);
         into.set(stretch, filled);
         filled += stretch.byteLength;
         this.fetchedBytes += stretch.byteLength;

@@ -1,9 +1,6 @@
 import type { ManifestFile } from '../../checkpoint/manifest.ts';
 import type { ByteFile } from './byte-file.ts';
-
-/** Of the map: which piece is begun (u32), and how many bytes of it there are (u32). */
-const HEADER_BYTES = 8;
-const STORED = 1;
+import { HEADER_BYTES, pieceLength, readPieceMap, STORED } from './piece-map.ts';
 
 /**
  * A manifest's file as it comes, in pieces: `data` holds its bytes where they lie in the file, `map` what has come: the
@@ -30,24 +27,14 @@ export class PieceFile {
 
   /** Reads anew what has come: another tab may have fetched it. */
   refresh(): void {
-    const { pieces } = this.file;
-    const header = new Uint8Array(this.#header.buffer);
-    this.#header.fill(0);
-    this.#stored.fill(0);
-    this.#storedBytes = 0;
-    if (this.#map.size() === HEADER_BYTES + pieces.length) {
-      this.#map.read(header, 0);
-      this.#map.read(this.#stored, HEADER_BYTES);
-    }
-    const size = this.#data.size();
-    for (let index = 0; index < pieces.length; index++) {
-      const whole = this.#stored[index] === STORED && this.#startOf(index) + this.lengthOf(index) <= size;
-      this.#stored[index] = whole ? STORED : 0;
-      if (whole) this.#storedBytes += this.lengthOf(index);
-    }
-    const [index = 0, begun = 0] = this.#header;
-    const possible = index < pieces.length && begun < this.lengthOf(index) && this.#startOf(index) + begun <= size;
-    if (!possible || this.has(index)) this.#header.fill(0);
+    const size = this.#map.size();
+    const map = new Uint8Array(size === HEADER_BYTES + this.pieces ? size : 0);
+    this.#map.read(map, 0);
+    const sizes = { size: this.file.size, pieceBytes: this.#pieceBytes };
+    const { stored, wholeBytes, index, begun } = readPieceMap(map, sizes, this.#data.size());
+    this.#stored = stored;
+    this.#storedBytes = wholeBytes;
+    this.#header.set([index, begun]);
   }
 
   get pieces(): number {
@@ -68,7 +55,7 @@ export class PieceFile {
   }
 
   lengthOf(index: number): number {
-    return Math.min(this.#pieceBytes, this.file.size - this.#startOf(index));
+    return pieceLength({ size: this.file.size, pieceBytes: this.#pieceBytes }, index);
   }
 
   /** The piece of which a part has come. */

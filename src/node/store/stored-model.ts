@@ -100,7 +100,14 @@ export class StoredModel implements ModelFiles {
         data.close();
         throw error;
       });
-      files.push(new PieceFile(file, manifest.pieceBytes, data, map));
+      try {
+        files.push(new PieceFile(file, manifest.pieceBytes, data, map));
+      } catch (error) {
+        // `close` knows only of those that were pushed.
+        map.close();
+        data.close();
+        throw error;
+      }
     }
     if (!this.#whole && this.#turn === undefined) {
       this.#turn = await this.#wait(signal);

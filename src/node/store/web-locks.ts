@@ -1,12 +1,18 @@
 import type { HeldLock, LockManager } from './store-locks.ts';
+import { ANSWER_MS, within } from './within.ts';
 
 /** Web Locks: https://w3c.github.io/web-locks/ */
 export const webLocks: LockManager = {
   take: (name, mode, signal) =>
     hold((act) => navigator.locks.request(name, { mode, signal }, act)) as Promise<HeldLock>,
-  tryTake: (name) => hold((act) => navigator.locks.request(name, { ifAvailable: true }, act)),
+  tryTake: (name) =>
+    within(
+      hold((act) => navigator.locks.request(name, { ifAvailable: true }, act)),
+      ANSWER_MS,
+      (lock) => lock?.release(),
+    ),
   async held() {
-    const { held = [] } = await navigator.locks.query();
+    const { held = [] } = await within(navigator.locks.query(), ANSWER_MS);
     return new Set(held.flatMap(({ name }) => (name === undefined ? [] : [name])));
   },
 };

@@ -59,6 +59,10 @@ export class MemoryFolder implements ByteFolder {
     return new Map([...this.disk.files].map(([name, { byteLength }]) => [name, byteLength]));
   }
 
+  async readBytes(name: string): Promise<Uint8Array | undefined> {
+    return this.disk.files.get(name)?.slice();
+  }
+
   async readText(name: string): Promise<string | undefined> {
     const bytes = this.disk.files.get(name);
     return bytes && new TextDecoder().decode(bytes);
