@@ -1,3 +1,4 @@
+import { ConnectError } from '@connectrpc/connect';
 import type { Manifest } from '../checkpoint/manifest.ts';
 import { estimateMemory } from '../engine/memory-estimate.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
@@ -30,6 +31,8 @@ export class ModelShelf {
   #store: Promise<ModelStore> | undefined;
   #model: StoredModel | undefined;
   #toldAt = 0;
+  #planning: AbortController | undefined;
+  #access: { readonly relayUrl: string; readonly token: string | undefined; readonly access: RelayAccess } | undefined;
 
   constructor(post: (message: NodeMessage) => void) {
     this.#post = post;
@@ -87,18 +90,26 @@ export class ModelShelf {
     }
   }
 
-  /** Tells what a join would download and take. A relay that can't be asked is told when the node joins. */
+  /**
+   * Tells what a join would download and take, unless it is asked anew meanwhile. A relay that can't be asked is told when
+   * the node joins.
+   */
   async plan({ relayUrl, token, budget }: Pick<JoinRequest, 'relayUrl' | 'token' | 'budget'>): Promise<void> {
-    const { ask } = new RelayAccess(relayUrl, token);
+    this.#planning?.abort();
+    const planning = new AbortController();
+    this.#planning = planning;
+    const tell = (told: Omit<Extract<NodeMessage, { readonly type: 'plan' }>, 'type'>) => {
+      if (this.#planning === planning) this.#post({ type: 'plan', ...told });
+    };
+    const { ask } = this.#accessTo(relayUrl, token);
     try {
-      const signal = AbortSignal.timeout(ASK_MS);
+      const signal = AbortSignal.any([planning.signal, AbortSignal.timeout(ASK_MS)]);
       const [{ manifest }, about] = await Promise.all([
         fetchManifest(relayUrl, signal, ask),
         fetchAbout(relayUrl, signal, ask),
       ]);
       const totalBytes = manifest.files.reduce((sum, { size }) => sum + size, 0);
-      this.#post({
-        type: 'plan',
+      tell({
         plan: {
           model: manifest.name,
           totalBytes,
@@ -108,8 +119,19 @@ export class ModelShelf {
         },
       });
     } catch (error) {
-      this.#post({ type: 'plan', plan: undefined, problem: (error as Error).message });
+      // A ConnectError's message begins with its code.
+      const problem = error instanceof ConnectError ? error.rawMessage : (error as Error).message;
+      tell({ plan: undefined, problem });
     }
+  }
+
+  /** One session for all plans: a relay gives a token only so many at a time. */
+  #accessTo(relayUrl: string, token: string | undefined): RelayAccess {
+    const last = this.#access;
+    if (last?.relayUrl === relayUrl && last.token === token) return last.access;
+    const access = new RelayAccess(relayUrl, token);
+    this.#access = { relayUrl, token, access };
+    return access;
   }
 
   async #kept(manifest: Manifest) {
