@@ -1,13 +1,17 @@
 import { useSignal } from '@preact/signals';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import type { KeptModel } from '../../node/messages.ts';
 import { bytes } from '../format.ts';
 import { deleteModel, models, room, storeProblem } from './models.ts';
 
 /** The models that this browser keeps: their sizes, when they were used, and a way to delete them. */
 export function ModelsPanel() {
+  const title = useRef<HTMLHeadingElement>(null);
   return (
     <section class="card" aria-labelledby="models-title">
-      <h2 id="models-title">Models in this browser</h2>
+      <h2 id="models-title" ref={title} tabIndex={-1}>
+        Models in this browser
+      </h2>
       {storeProblem.value && (
         <p role="alert" class="notice" data-tone="warn">
           {storeProblem.value}
@@ -17,7 +21,7 @@ export function ModelsPanel() {
       {models.value && models.value.length > 0 && (
         <ul class="plain-list" data-models>
           {models.value.map((model) => (
-            <Kept key={model.digest} model={model} />
+            <Kept key={model.digest} model={model} onDelete={() => title.current?.focus()} />
           ))}
         </ul>
       )}
@@ -26,9 +30,18 @@ export function ModelsPanel() {
   );
 }
 
-function Kept({ model }: { readonly model: KeptModel }) {
+/** The model goes with the button that has the focus: `onDelete` moves it. */
+function Kept({ model, onDelete }: { readonly model: KeptModel; readonly onDelete: () => void }) {
   const { digest, name, storedBytes, totalBytes, usedAt, inUse } = model;
   const asks = useSignal(false);
+  const [ask, keep] = [useRef<HTMLButtonElement>(null), useRef<HTMLButtonElement>(null)];
+  const asked = useRef(false);
+  // The button that was pressed is gone, and the focus would be with it.
+  useLayoutEffect(() => {
+    if (asked.current === asks.value) return;
+    asked.current = asks.value;
+    (asks.value ? keep : ask).current?.focus();
+  }, [asks.value]);
   return (
     <li data-model={name}>
       <div class="card-head">
@@ -45,12 +58,22 @@ function Kept({ model }: { readonly model: KeptModel }) {
           </span>
         ) : asks.value ? (
           <span class="buttons">
-            <button type="button" class="danger small" onClick={() => deleteModel(digest)}>
+            <button
+              type="button"
+              class="danger small"
+              aria-label={`Delete ${bytes(storedBytes)} of ${name}`}
+              onClick={() => {
+                deleteModel(digest);
+                onDelete();
+              }}
+            >
               Delete {bytes(storedBytes)}
             </button>
             <button
+              ref={keep}
               type="button"
               class="small"
+              aria-label={`Keep ${name}`}
               onClick={() => {
                 asks.value = false;
               }}
@@ -60,6 +83,7 @@ function Kept({ model }: { readonly model: KeptModel }) {
           </span>
         ) : (
           <button
+            ref={ask}
             type="button"
             class="small"
             aria-label={`Delete ${name}`}
