@@ -1,4 +1,5 @@
 import { ModelShelf } from '../../src/node/model-shelf.ts';
+import { openBrowserStore } from '../../src/node/store/browser-store.ts';
 import type { BenchReport } from '../core/report.ts';
 import { runRequest } from '../core/run-request.ts';
 import type { AnyRequest } from '../core/setting.ts';
@@ -10,7 +11,7 @@ type Message =
   | { readonly type: 'failed'; readonly message: string };
 
 /** The browser's store, as a page has it. */
-const shelf = new ModelShelf(() => {});
+const shelf = new ModelShelf(() => {}, openBrowserStore);
 const never = new AbortController().signal;
 
 /** The Web Worker's global scope, as far as it is used. */

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { RelayBench } from '../relay/testing/relay-bench.ts';
 import type { NodeMessage } from './messages.ts';
 import { ModelShelf } from './model-shelf.ts';
+import { StoreError } from './store/byte-file.ts';
 
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
@@ -26,7 +27,10 @@ const budgetOf = (maxRunning: number) => ({ maxRunning, kvBytes: 1e9 });
 
 function shelf() {
   const told: Extract<NodeMessage, { type: 'plan' }>[] = [];
-  return { told, shelf: new ModelShelf((message) => void (message.type === 'plan' && told.push(message))) };
+  const open = async () => {
+    throw new StoreError('this browser keeps no files for pages');
+  };
+  return { told, shelf: new ModelShelf((message) => void (message.type === 'plan' && told.push(message)), open) };
 }
 
 test('plans share one session, and the last that was asked for is the one that is told', async () => {

@@ -6,7 +6,6 @@ import type { JoinRequest, NodeMessage } from './messages.ts';
 import { fetchAbout, fetchManifest, relayFiles, type ServedManifest } from './model-files.ts';
 import { ModelOrigins } from './model-origins.ts';
 import { type Ask, RelayAccess } from './relay-access.ts';
-import { openBrowserStore } from './store/browser-store.ts';
 import { StoreError } from './store/byte-file.ts';
 import type { ModelStore } from './store/model-store.ts';
 import type { StoreProgress } from './store/store-facts.ts';
@@ -28,14 +27,17 @@ export interface LoadFrom {
 /** The page's models: loads them through the browser's store, or past it where there is none, and tells of the store. */
 export class ModelShelf {
   readonly #post: (message: NodeMessage) => void;
+  readonly #open: () => Promise<ModelStore>;
   #store: Promise<ModelStore> | undefined;
   #model: StoredModel | undefined;
   #toldAt = 0;
   #planning: AbortController | undefined;
   #access: { readonly relayUrl: string; readonly token: string | undefined; readonly access: RelayAccess } | undefined;
 
-  constructor(post: (message: NodeMessage) => void) {
+  /** `open` opens the browser's store; it rejects with StoreError where there is none. */
+  constructor(post: (message: NodeMessage) => void, open: () => Promise<ModelStore>) {
     this.#post = post;
+    this.#open = open;
   }
 
   /**
@@ -155,7 +157,8 @@ export class ModelShelf {
     const { bases } = await fetchAbout(relayUrl, signal, ask);
     const onNotice = (notice: string) => this.#notice(notice);
     // The browser's cache would keep it a second time.
-    const uncached: Ask = (input, init) => ask(input, { ...init, cache: 'no-store' });
+    const noStore = { cache: 'no-store' } as const;
+    const uncached: Ask = (input, init) => ask(input, { ...init, ...noStore });
     const model = await store.open(manifest, digest, {
       signal,
       origin: (until, tellTrouble) =>
@@ -172,7 +175,7 @@ export class ModelShelf {
   }
 
   #openStore(): Promise<ModelStore> {
-    this.#store ??= openBrowserStore().catch((error: unknown) => {
+    this.#store ??= this.#open().catch((error: unknown) => {
       // It may be allowed by and by.
       this.#store = undefined;
       throw error;

@@ -1,10 +1,11 @@
 import type { NodeMessage, PageMessage } from './messages.ts';
 import { ModelShelf } from './model-shelf.ts';
 import { Node } from './node.ts';
+import { openBrowserStore } from './store/browser-store.ts';
 
 // The Web Worker's entry: the engine and every timer of the node live here, since a hidden window's are slowed.
 const post = (message: NodeMessage) => self.postMessage(message);
-const shelf = new ModelShelf(post);
+const shelf = new ModelShelf(post, openBrowserStore);
 const node = new Node(post, shelf);
 
 self.onmessage = (event: MessageEvent<PageMessage>) => {
