@@ -1,4 +1,4 @@
-// Random load for a minute (30 in the long tier, any time with `npm run soak -- --minutes N`): nothing grows, nothing
+// Random load for half a minute (30 in the long tier, any time with `npm run soak -- --minutes N`): nothing grows, nothing
 // hangs, nothing fails, and every block comes back.
 import { readFileSync } from 'node:fs';
 import { Code, ConnectError } from '@connectrpc/connect';
@@ -16,7 +16,7 @@ import { collect, type Generated, greedyRequest, idsOf, schedulerClient } from '
 import { CASE_OF, STRUCTURED } from './harness/structured.ts';
 import { within } from './harness/wait.ts';
 
-const MINUTES = Number(process.env.SHOAL_SOAK_MINUTES ?? (process.env.SHOAL_LONG === '1' ? 30 : 1));
+const MINUTES = Number(process.env.SHOAL_SOAK_MINUTES ?? (process.env.SHOAL_LONG === '1' ? 30 : 0.5));
 const SEED = Number(process.env.SHOAL_SOAK_SEED ?? Math.floor(Math.random() * 2 ** 32));
 /** Load comes in spells; after each the page is at rest and is measured. The first one warms up. */
 const SPELLS = Math.max(4, Math.min(20, Math.round(MINUTES)));
