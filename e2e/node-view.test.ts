@@ -56,6 +56,24 @@ async function tabTo(page: Page, role: 'button' | 'slider', name: string): Promi
   throw new Error(`no ${role} named ${name} is reached by Tab`);
 }
 
+test('joins all the same where the relay is away just as the Web Worker is to start', async () => {
+  const page = await browser.open(relay.webUrl);
+  await page.getByRole('button', { name: 'Join' }).waitFor();
+  const away = /\/worker-[^/]*\.js$/;
+  await page.route(away, (route) => route.abort());
+  await page.getByRole('button', { name: 'Join' }).click();
+  await untilState(page, 'serving', SERVING_MS);
+  // The one that was there from the start ends; the next can't start.
+  await page.getByRole('button', { name: 'Leave' }).click();
+  await untilState(page, 'left', 10_000);
+  await page.getByRole('button', { name: 'Join' }).click();
+  await page.getByText("the relay did not send the Web Worker's script").first().waitFor({ timeout: 10_000 });
+  await page.unroute(away);
+  await untilState(page, 'serving', SERVING_MS);
+  await page.context().close();
+  browser.errors.splice(0);
+});
+
 test('three views by their addresses and links, each accessible in both themes and on a narrow screen', async () => {
   const page = await browser.open(relay.webUrl);
   const heading = page.getByRole('heading', { level: 1 });

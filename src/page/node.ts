@@ -1,6 +1,7 @@
 import { computed, effect, signal } from '@preact/signals';
 import type {
   DetachKey,
+  JoinRequest,
   KernelFlags,
   NodeCounters,
   NodeFacts,
@@ -55,6 +56,10 @@ let coming: { readonly leave: AbortController; readonly takeOver: AbortControlle
 let seat: TabSeat | undefined;
 /** What is told of a leaving that the user did not ask for here. */
 let leftBecause = '';
+/** What the Web Worker was told to join with. */
+let joins: JoinRequest | undefined;
+/** The relay may be away just when the Web Worker's script is asked for. */
+const SCRIPT_RETRY_MS = 2_000;
 /** A Web Worker hands back what it has in less; one that hangs is ended. */
 const LEAVE_BOUND_MS = 20_000;
 let leaveBound: ReturnType<typeof setTimeout> | undefined;
@@ -79,18 +84,16 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
   const nodeId = await come();
   if (nodeId === undefined) return;
   if (tune) kernels = { ...kernels, tune };
-  tell({
-    type: 'join',
-    join: {
-      relayUrl: location.origin,
-      nodeId,
-      build: ownBuild(),
-      budget: budget.value,
-      kernels,
-      token: nodeToken(),
-      hadDevice: hadDevice(),
-    },
-  });
+  joins = {
+    relayUrl: location.origin,
+    nodeId,
+    build: ownBuild(),
+    budget: budget.value,
+    kernels,
+    token: nodeToken(),
+    hadDevice: hadDevice(),
+  };
+  tell({ type: 'join', join: joins });
   // A reload, the user's or the page's own, starts with what this reset finds.
   if (kernels.tune === 'reset')
     history.replaceState(null, '', location.pathname + withoutReset(location.search) + location.hash);
@@ -149,6 +152,7 @@ function rejoin(): void {
 export function leave(): void {
   forgetJoin();
   if (!coming) {
+    if (!worker && joined.value) setState('left', leftBecause);
     tell({ type: 'leave' });
     if (joined.value)
       leaveBound ??= setTimeout(
@@ -200,13 +204,27 @@ function startWorker(): Worker {
   const next = new NodeWorker();
   next.onmessage = (event: MessageEvent<NodeMessage>) => take(event.data);
   next.onerror = (event) => {
-    // Another is started by the next join only: one that can't start would be followed by one that can't.
     next.terminate();
     worker = undefined;
-    if (joined.value) setState('error', event.message || 'the Web Worker could not start');
+    if (!joined.value) return;
+    // Without a message its script did not come; else one that can't start would be followed by one that can't.
+    if (event.message) setState('error', event.message);
+    else {
+      setState('loading', "the relay did not send the Web Worker's script; trying again");
+      setTimeout(startAgain, SCRIPT_RETRY_MS);
+    }
   };
   connectModels((message) => next.postMessage(message));
   return next;
+}
+
+/** Goes on with the join that found no Web Worker. */
+function startAgain(): void {
+  if (!joined.value || worker) return;
+  worker = startWorker();
+  tell({ type: 'hidden', hidden: document.hidden });
+  tellLimits();
+  if (joins) tell({ type: 'join', join: joins });
 }
 
 function tell(message: PageMessage): void {
@@ -284,6 +302,7 @@ function setState(next: NodeState, why: string): void {
   if (next === 'left' || next === 'error') {
     clearTimeout(leaveBound);
     leaveBound = undefined;
+    joins = undefined;
     // A Web Worker that has left holds no model any more; ending it frees the rest.
     worker?.terminate();
     worker &&= startWorker();
