@@ -193,7 +193,8 @@ async function spell(untilAt: number): Promise<void> {
     }
   });
   const bursts = (async () => {
-    while (performance.now() < untilAt - 8_000) {
+    // The last one has time to end.
+    while (performance.now() < untilAt - Math.min(8_000, SPELL_MS / 2)) {
       await sleep(2_000 + random.uniform() * 4_000);
       const burst = Array.from({ length: BURST }, oneRequest);
       await sleep(1_000);
