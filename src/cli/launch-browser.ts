@@ -1,6 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, LaunchOptions, Page } from 'playwright-core';
+import type { NodeState } from '../contract/node-state.ts';
 import { cacheDir } from '../relay/model/cache-dir.ts';
 import { BrowserMemory } from './browser-memory.ts';
 import { CliError, messageOf } from './errors.ts';
@@ -13,18 +14,6 @@ export interface BrowserChoice {
   /** A key whose certificate is taken whatever it says: see keyPin. */
   readonly ownKey?: string | undefined;
 }
-
-/** The states that a page shows in `document.documentElement.dataset.state`. */
-export type PageState =
-  | 'idle'
-  | 'waiting'
-  | 'loading'
-  | 'attaching'
-  | 'serving'
-  | 'reconnecting'
-  | 'leaving'
-  | 'left'
-  | 'error';
 
 const LAUNCH_BOUND_MS = 30_000;
 const GOTO_BOUND_MS = 20_000;
@@ -234,8 +223,8 @@ export async function waitUntilServing(page: Page, boundMs: number): Promise<voi
     page.once('close', () => reject(new CliError('the page was closed before it could serve.')));
   });
   gone.catch(() => {});
-  const settled = () => pollPage<{ state: PageState; error: string }>(page, SETTLED, boundMs);
-  let outcome: { state: PageState; error: string };
+  const settled = () => pollPage<{ state: NodeState; error: string }>(page, SETTLED, boundMs);
+  let outcome: { state: NodeState; error: string };
   try {
     outcome = await Promise.race([gone, settled()]);
   } catch (error) {

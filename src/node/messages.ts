@@ -1,3 +1,4 @@
+import type { NodeState } from '../contract/node-state.ts';
 import type { AdapterFacts } from '../engine/adapter-facts.ts';
 import type { EngineBudget } from '../engine/engine-budget.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
@@ -86,18 +87,6 @@ export type NodeMessage =
   | { readonly type: 'reload'; readonly reason: string }
   /** The adapter that it had is away for so long that only a reload may help. */
   | { readonly type: 'adapter-away' };
-
-/** A page that waits for a seat tells its Web Worker nothing of it yet. */
-export type NodeState =
-  | 'idle'
-  | 'waiting'
-  | 'loading'
-  | 'attaching'
-  | 'serving'
-  | 'reconnecting'
-  | 'leaving'
-  | 'left'
-  | 'error';
 
 /** JSON of DetachRequest, without its reason: 64-bit numbers are strings there. */
 export interface DetachKey {

@@ -1,4 +1,5 @@
 import { computed, effect, signal } from '@preact/signals';
+import type { NodeState } from '../contract/node-state.ts';
 import type {
   DetachKey,
   JoinRequest,
@@ -6,7 +7,6 @@ import type {
   NodeCounters,
   NodeFacts,
   NodeMessage,
-  NodeState,
   PageMessage,
   Profile,
   StoreProgress,

@@ -1,4 +1,4 @@
-import type { NodeState } from '../node/messages.ts';
+import type { NodeState } from '../contract/node-state.ts';
 
 export const STATE_WORDS: Readonly<Record<NodeState, string>> = {
   idle: 'This page is not serving.',
