@@ -1,6 +1,9 @@
-import { expect, test } from 'vitest';
+import { EventEmitter } from 'node:events';
+import type { Browser, Page } from 'playwright-core';
+import { expect, test, vi } from 'vitest';
 import { candidates } from './find-browser.ts';
-import { browserArgs, hasDisplay, nodeUrl } from './launch-browser.ts';
+import { browserArgs, hasDisplay, nodeUrl, pollPage } from './launch-browser.ts';
+import { NodeKeeper } from './node-keeper.ts';
 
 test('Chrome comes before Chromium before Edge, on every system', () => {
   const order = (paths: string[]) => paths.map((path) => /edge/i.exec(path)?.[0] ?? /chromium/i.exec(path)?.[0] ?? 'c');
@@ -47,4 +50,33 @@ test("a node's address says what was said of its kernels, and nothing else", () 
 test("a node's address has its token where no server sees it", () => {
   const url = nodeUrl(new URL('https://relay.example:8443'), { tune: 'off' }, 'node-token-0123456789');
   expect(url.href).toBe('https://relay.example:8443/?tune=off#join=node-token-0123456789');
+});
+
+test('a page that never answers is not waited for any longer than was asked', async () => {
+  const hangs = { evaluate: () => new Promise(() => {}) } as unknown as Page;
+  await expect(pollPage(hangs, 'true', 50)).rejects.toThrow('not within 0.05 s: true');
+});
+
+test('a browser that ended before it was kept is an end', async () => {
+  const onEnd = vi.fn();
+  const browser = Object.assign(new EventEmitter(), { isConnected: () => false, close: async () => {} });
+  const page = Object.assign(new EventEmitter(), { isClosed: () => true, evaluate: async () => undefined });
+  const node = { browser: browser as unknown as Browser, page: page as unknown as Page, softwareGpu: true };
+  const signal = new AbortController().signal;
+  await new NodeKeeper({ open: async () => node, log: () => {}, signal, onEnd }).open();
+  expect(onEnd).toHaveBeenCalledOnce();
+});
+
+test('a window that was closed before it was kept ends its browser', async () => {
+  const browser = Object.assign(new EventEmitter(), {
+    isConnected: () => true,
+    close: vi.fn(async () => void browser.emit('disconnected')),
+  });
+  const page = Object.assign(new EventEmitter(), { isClosed: () => true, evaluate: async () => undefined });
+  const node = { browser: browser as unknown as Browser, page: page as unknown as Page, softwareGpu: true };
+  const onEnd = vi.fn();
+  const signal = new AbortController().signal;
+  await new NodeKeeper({ open: async () => node, log: () => {}, signal, onEnd }).open();
+  expect(browser.close).toHaveBeenCalledOnce();
+  expect(onEnd).toHaveBeenCalledOnce();
 });

@@ -1,5 +1,6 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Browser, LaunchOptions, Page } from 'playwright-core';
 import type { NodeState } from '../contract/node-state.ts';
 import { cacheDir } from '../relay/model/cache-dir.ts';
@@ -17,6 +18,7 @@ export interface BrowserChoice {
 
 const LAUNCH_BOUND_MS = 30_000;
 const GOTO_BOUND_MS = 20_000;
+const STATE_BOUND_MS = 5_000;
 
 /** Whether a window could be shown to somebody. */
 export function hasDisplay(
@@ -203,16 +205,24 @@ async function gotoPage(page: Page, url: URL): Promise<void> {
  * have the page evaluate the text again and again, which its content security policy forbids.
  */
 export async function pollPage<T>(page: Page, expression: string, boundMs: number, pollMs = 100): Promise<T> {
-  const end = performance.now() + boundMs;
-  for (;;) {
-    const value = await page.evaluate<T | undefined>(expression).catch((error: unknown) => {
-      // The page went elsewhere meanwhile, or loads again.
-      if (!/context was destroyed|navigat/i.test(messageOf(error))) throw error;
-      return undefined;
-    });
-    if (value) return value;
-    if (performance.now() > end) throw new Error(`not within ${boundMs / 1000} s: ${expression}`);
-    await new Promise((resolve) => setTimeout(resolve, pollMs));
+  let timer: NodeJS.Timeout | undefined;
+  // A page that hangs never answers.
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`not within ${boundMs / 1000} s: ${expression}`)), boundMs).unref();
+  });
+  try {
+    for (;;) {
+      const asked = page.evaluate<T | undefined>(expression).catch((error: unknown) => {
+        // The page went elsewhere meanwhile, or loads again.
+        if (!/context was destroyed|navigat/i.test(messageOf(error))) throw error;
+        return undefined;
+      });
+      const value = await Promise.race([asked, late]);
+      if (value) return value;
+      await Promise.race([pause(pollMs), late]);
+    }
+  } finally {
+    clearTimeout(timer);
   }
 }
 
@@ -229,7 +239,11 @@ export async function waitUntilServing(page: Page, boundMs: number): Promise<voi
     outcome = await Promise.race([gone, settled()]);
   } catch (error) {
     if (error instanceof CliError) throw error;
-    const state = await page.evaluate(PAGE_STATE).catch(() => 'unknown');
+    const state = await Promise.race([
+      page.evaluate(PAGE_STATE).catch(() => 'unknown'),
+      // It may hang.
+      pause(STATE_BOUND_MS, 'unknown', { ref: false }),
+    ]);
     throw new CliError(`the page does not serve after ${Math.round(boundMs / 1000)} s; its state is "${state}".`);
   }
   if (outcome.state === 'error') throw new CliError(`the page cannot serve: ${outcome.error || 'it gives no reason'}`);

@@ -50,18 +50,22 @@ export class NodeKeeper {
     const { browser, page } = node;
     this.#node = node;
     const watching = new AbortController();
-    browser.on('disconnected', () => {
+    const ended = () => {
       watching.abort();
       if (this.#node !== node) return;
       this.#node = undefined;
       this.#options.onEnd();
-    });
+    };
+    browser.on('disconnected', ended);
     // A window that its user closes ends the browser too.
     page.on('close', () => void browser.close().catch(() => {}));
     page.on('crash', () => this.#restart(node, 'The page crashed'));
     void adapterAway(page, watching.signal).then((away) => {
       if (away) this.#restart(node, 'The browser gives the page no GPU any more');
     });
+    // What ended before anybody listened is never told.
+    if (!browser.isConnected()) ended();
+    else if (page.isClosed()) void browser.close().catch(() => {});
   }
 
   #restart(node: NodeBrowser, why: string): void {
