@@ -16,7 +16,6 @@ await ensureBuilt({ log: console.log });
 process.env.SHOAL_BUILT = '1';
 const { findOrInstallBrowser } = await import(new URL('../dist/node/tools.js', import.meta.url).href);
 const executablePath = await findOrInstallBrowser(console.log);
-const relay = command('relay', '--port', '0', '--web-port', '0');
 const browser = await chromium.launch({
   executablePath,
   args: [
@@ -26,6 +25,8 @@ const browser = await chromium.launch({
     ...(process.getuid?.() === 0 ? ['--no-sandbox'] : []),
   ],
 });
+// Only now: where the browser doesn't start, nobody would stop it.
+const relay = command('relay', '--port', '0', '--web-port', '0');
 try {
   const webUrl = await relay.line(/^page +(https?:\/\/\S+?)\/?$/);
   const grpc = await relay.line(/^worker +grpc:\/\/(\S+)$/);
@@ -54,6 +55,8 @@ async function takePictures(webUrl, grpc) {
   // Some minutes of a fleet's life in seconds: charts have a point for each few of them.
   const requests = { stop: false };
   const load = Promise.all([0, 1, 2].map((client) => generateUntil(requests, grpc, client)));
+  // It is awaited when the pictures are taken.
+  load.catch(() => {});
   await page.locator('.views a[href="#fleet"]').click();
   await sleep(25_000);
   await picture(page, 'fleet.png');
@@ -107,7 +110,11 @@ async function generateUntil(requests, grpc, client) {
   for (let turn = client; !requests.stop; turn++) {
     const prompt = PROMPTS[turn % PROMPTS.length] ?? '';
     const args = ['--prompt', prompt, '--max-new-tokens', String(60 + 40 * (turn % 4)), '--n', String(1 + (turn % 3))];
-    await command('generate', '--relay', grpc, ...args).ended;
+    const generate = command('generate', '--relay', grpc, ...args);
+    const ended = generate.ended.then(() => true);
+    if (await Promise.race([ended, sleep(BOUND_MS, false, { ref: false })])) continue;
+    generate.stop();
+    throw new Error(`generate did not end within ${BOUND_MS / 1000} s`);
   }
 }
 
