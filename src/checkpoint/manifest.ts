@@ -32,6 +32,10 @@ export const PIECE_BYTES = 1 << 20;
 /** What a node takes; it holds some pieces at a time. */
 const MAX_PIECE_BYTES = 16 << 20;
 
+export function totalBytesOf(files: readonly Pick<ManifestFile, 'size'>[]): number {
+  return files.reduce((sum, { size }) => sum + size, 0);
+}
+
 /** The one text of a manifest: keys sorted, no spaces, files by name. Its SHA-256 is the model digest. */
 export function canonicalJson(manifest: Manifest): string {
   const files = [...manifest.files].sort((a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0));

@@ -6,6 +6,7 @@ import { request, Served } from '../engine/testing/serve.ts';
 import { WrappedRunner } from '../engine/testing/wrapped-runner.ts';
 import { CpuRunner } from '../model/cpu-runner.ts';
 import type { SampledRow, StepBatch } from '../model/runner.ts';
+import { SHARE_RANGE } from '../page/limits/read-limits.ts';
 import { BusyShare } from './busy-share.ts';
 import { DutyCycle, LEAST_SHARE } from './duty-cycle.ts';
 
@@ -79,7 +80,10 @@ test('a rest has a bound, and ends where the share is raised', async () => {
   await sleeping;
   expect(clock.ms).toBeLessThanOrEqual(20_250);
   expect(duty.turn()).toBeUndefined();
-  expect(LEAST_SHARE).toBeGreaterThan(0);
+});
+
+test("the least share is the least that the page's slider takes", () => {
+  expect(SHARE_RANGE.min / 100).toBe(LEAST_SHARE);
 });
 
 test('the busy share is what steps took of the window, however they lie in it', () => {

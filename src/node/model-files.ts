@@ -1,6 +1,6 @@
 import { ConnectError } from '@connectrpc/connect';
 import { CheckedSource } from '../checkpoint/checked-source.ts';
-import { type Manifest, parseManifest, sha256Hex } from '../checkpoint/manifest.ts';
+import { type Manifest, parseManifest, sha256Hex, totalBytesOf } from '../checkpoint/manifest.ts';
 import { type ModelAbout, parseAbout } from '../checkpoint/model-about.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
 import { ModelOrigins, type OriginsListener, STALL_MS } from './model-origins.ts';
@@ -63,7 +63,7 @@ export function relayFiles(
   listener: ModelFilesListener,
   ask: Ask = fetch,
 ): ModelFiles {
-  const totalBytes = manifest.files.reduce((sum, file) => sum + file.size, 0);
+  const totalBytes = totalBytesOf(manifest.files);
   let loadedBytes = 0;
   const onPiece = (bytes: number) => {
     loadedBytes += bytes;

@@ -1,5 +1,5 @@
 import { ConnectError } from '@connectrpc/connect';
-import type { Manifest } from '../checkpoint/manifest.ts';
+import { type Manifest, totalBytesOf } from '../checkpoint/manifest.ts';
 import { estimateMemory } from '../engine/memory-estimate.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
 import type { JoinRequest, NodeMessage } from './messages.ts';
@@ -59,8 +59,7 @@ export class ModelShelf {
       served.manifest,
       signal,
       {
-        onProgress: (loadedBytes, totalBytes) =>
-          this.#progress({ loadedBytes, totalBytes, fetchedBytes: loadedBytes, byOtherTab: false }),
+        onProgress: (loadedBytes, totalBytes) => this.#progress({ loadedBytes, totalBytes, byOtherTab: false }),
         onTrouble: from.onTrouble,
       },
       ask,
@@ -110,7 +109,7 @@ export class ModelShelf {
         fetchManifest(relayUrl, signal, ask),
         fetchAbout(relayUrl, signal, ask),
       ]);
-      const totalBytes = manifest.files.reduce((sum, { size }) => sum + size, 0);
+      const totalBytes = totalBytesOf(manifest.files);
       tell({
         plan: {
           model: manifest.name,

@@ -1,4 +1,4 @@
-import type { Manifest } from '../../checkpoint/manifest.ts';
+import { type Manifest, totalBytesOf } from '../../checkpoint/manifest.ts';
 import { type ByteFolder, StoreError } from './byte-file.ts';
 import { turnName } from './download-turn.ts';
 import {
@@ -11,14 +11,9 @@ import {
   recordOf,
 } from './model-record.ts';
 import { readPieceMap } from './piece-map.ts';
-import type { KeptModel, StoreRoom } from './store-facts.ts';
+import { type KeptModel, megabytes, type StoreRoom } from './store-facts.ts';
 import type { HeldLock, LockManager } from './store-locks.ts';
 import { StoredModel, type StoredModelParts } from './stored-model.ts';
-
-/** Someone uses a model that is to be deleted. */
-export class ModelInUseError extends Error {
-  override readonly name = 'ModelInUseError';
-}
 
 export interface StoreParts {
   readonly folder: ByteFolder;
@@ -80,7 +75,7 @@ export class ModelStore {
       models.push({
         ...{ name, digest, usedAt },
         storedBytes: await this.#storedOf(record, sizes),
-        totalBytes: files.reduce((sum, { size }) => sum + size, 0),
+        totalBytes: totalBytesOf(files),
         inUse: held.has(useName(digest)) || held.has(turnName(digest)),
       });
     }
@@ -103,12 +98,12 @@ export class ModelStore {
     return needed > 0 && needed + MARGIN_BYTES > free ? noRoom(manifest, needed, free, room) : undefined;
   }
 
-  /** Rejects with ModelInUseError. */
+  /** Rejects where someone uses the model. */
   delete(digest: string, signal: AbortSignal): Promise<void> {
     return this.#exclusively(async () => {
       const sizes = await this.#parts.folder.list();
       if (!(await this.#remove(digest, await this.#records(sizes)))) {
-        throw new ModelInUseError('a tab of this browser uses the model');
+        throw new Error('a tab of this browser uses the model');
       }
     }, signal);
   }
@@ -247,8 +242,4 @@ function fileNames({ files, pieceBytes }: ModelRecord): string[] {
 
 function total(sizes: ReadonlyMap<string, number>): number {
   return [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
-}
-
-function megabytes(bytes: number): string {
-  return `${(bytes / 1e6).toFixed(1)} MB`;
 }

@@ -41,8 +41,6 @@ const CLOSED = 'the model files are closed';
  * begun, then what is waited for, then the rest, file by file. Each piece is checked before it counts.
  */
 export class PieceDownload {
-  /** Bytes that came over the network. */
-  fetchedBytes = 0;
   /** Bytes of pieces that were read without being kept. */
   unkeptBytes = 0;
   readonly #files: readonly PieceFile[];
@@ -165,7 +163,6 @@ export class PieceDownload {
     try {
       for await (let stretch of this.#origin.ranges(file.file, offset + incoming.filled, offset + length)) {
         if (this.#closed) return;
-        this.fetchedBytes += stretch.byteLength;
         while (stretch.byteLength > 0) {
           stretch = stretch.subarray(incoming.take(stretch));
           if (!incoming.whole) continue;
@@ -196,7 +193,6 @@ export class PieceDownload {
           throw new CheckpointError(`${this.#origin.nameOf(file.file)}: more bytes came than were asked for`);
         into.set(stretch, filled);
         filled += stretch.byteLength;
-        this.fetchedBytes += stretch.byteLength;
       }
       if ((await sha256Hex(into)) === file.file.pieces[index]) break;
       const why = this.#whyNot(file, index);

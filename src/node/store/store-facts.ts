@@ -21,8 +21,10 @@ export interface StoreProgress {
   /** Of the model's files, in the store. */
   readonly loadedBytes: number;
   readonly totalBytes: number;
-  /** Of these, what this tab has fetched since it opened the model. */
-  readonly fetchedBytes: number;
   /** Another tab downloads, and this one waits. */
   readonly byOtherTab: boolean;
+}
+
+export function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
 }

@@ -1,12 +1,12 @@
 import type { ByteSource } from '../../checkpoint/byte-source.ts';
-import type { Manifest } from '../../checkpoint/manifest.ts';
+import { type Manifest, totalBytesOf } from '../../checkpoint/manifest.ts';
 import type { ModelFiles } from '../../engine/read-model.ts';
 import type { ByteFolder } from './byte-file.ts';
 import { DownloadTurn, type TurnNews, turnName } from './download-turn.ts';
 import { dataName, mapName } from './model-record.ts';
 import { PieceDownload, type PieceOrigin } from './piece-download.ts';
 import { PieceFile } from './piece-file.ts';
-import type { StoreProgress } from './store-facts.ts';
+import { megabytes, type StoreProgress } from './store-facts.ts';
 import type { HeldLock, LockManager, TabChannel } from './store-locks.ts';
 import { StoredSource } from './stored-source.ts';
 
@@ -54,7 +54,7 @@ export class StoredModel implements ModelFiles {
   private constructor(parts: StoredModelParts) {
     this.#parts = parts;
     this.names = parts.manifest.files.map(({ name }) => name);
-    this.#total = parts.manifest.files.reduce((sum, { size }) => sum + size, 0);
+    this.#total = totalBytesOf(parts.manifest.files);
   }
 
   /** Waits while another tab downloads it. Rejects with StoreError, or what `signal` was aborted for. */
@@ -118,7 +118,7 @@ export class StoredModel implements ModelFiles {
       onBytes: () => this.#changed(),
       onFull: async () => {
         if (await this.#parts.makeRoom()) return true;
-        const [kept, all] = [this.#storedBytes, this.#total].map((bytes) => `${(bytes / 1e6).toFixed(1)} MB`);
+        const [kept, all] = [this.#storedBytes, this.#total].map(megabytes);
         const rest = 'the rest comes again at each start';
         listener.onNotice(
           `this browser has no more room for this site: ${kept} of ${manifest.name}'s ${all} are kept, ${rest}`,
@@ -144,10 +144,10 @@ export class StoredModel implements ModelFiles {
 
   async #wait(signal: AbortSignal): Promise<DownloadTurn> {
     const { locks, channel, digest, listener } = this.#parts;
-    const bytes = { loadedBytes: this.#loadedBytes, totalBytes: this.#total, fetchedBytes: 0 };
+    const bytes = { loadedBytes: this.#loadedBytes, totalBytes: this.#total };
     const waits = setTimeout(() => listener.onProgress({ ...bytes, byOtherTab: true }), WAITS_MS);
     const onOther = ({ trouble, ...bytes }: TurnNews) => {
-      listener.onProgress({ ...bytes, fetchedBytes: 0, byOtherTab: true });
+      listener.onProgress({ ...bytes, byOtherTab: true });
       if (trouble !== this.#trouble) this.#tellTrouble(trouble);
     };
     try {
@@ -181,7 +181,6 @@ export class StoredModel implements ModelFiles {
     this.#parts.listener.onProgress({
       loadedBytes: this.#loadedBytes,
       totalBytes: this.#total,
-      fetchedBytes: this.#download?.fetchedBytes ?? 0,
       byOtherTab: false,
     });
   }
