@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes, count, duration, percent } from './format.ts';
+import { bytes, count, duration, percent, timeOfDay } from './format.ts';
 
 test('numbers in words', () => {
   expect([0, 999, 1_000, 1_234_567, 138_400_000, 999_600, 2e12, 3e15].map(bytes)).toEqual([
@@ -22,4 +22,9 @@ test('numbers in words', () => {
     '2 d 7 h',
   ]);
   expect([count(1_234_567), percent(0.256), percent(1)]).toEqual(['1,234,567', '26 %', '100 %']);
+});
+
+test('the first hour of a day is 00', () => {
+  const midnight = new Date(2026, 0, 2, 0, 5, 9);
+  expect(timeOfDay(midnight.getTime() / 1_000)).toBe('00:05:09');
 });

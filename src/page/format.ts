@@ -1,4 +1,8 @@
 const COUNT = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+// Not hour12: false, whose midnight is 24:00.
+const CLOCK = new Intl.DateTimeFormat('en', {
+  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' },
+} as const);
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB'] as const;
 
 /** 1234567 as "1,234,567". */
@@ -31,4 +35,9 @@ export function duration(ms: number): string {
 /** 0.256 as "26 %". */
 export function percent(share: number): string {
   return `${(100 * share).toFixed(0)} %`;
+}
+
+/** Time of day as 17:04:05; `seconds` since 1970. */
+export function timeOfDay(seconds: number): string {
+  return CLOCK.format(seconds * 1_000);
 }

@@ -1,5 +1,6 @@
 import type { Profile } from '../node/messages.ts';
 import { profile, state, timeKernels } from './node.ts';
+import { TableFrame } from './table-frame.tsx';
 
 type Stage = Profile['stages'][number];
 
@@ -26,21 +27,24 @@ function Times({ stages, problem }: Profile) {
       {problem && <p class="problem">Less than was asked for: {problem}.</p>}
       {stages.length === 0 && <p>No step was timed.</p>}
       {stages.map((stage) => (
-        <div class="table-frame numbers" key={stage.stage}>
+        <TableFrame key={stage.stage} label={`Kernels' times, ${stepsOf(stage.stage)}`}>
           <StageTimes {...stage} />
-        </div>
+        </TableFrame>
       ))}
     </>
   );
 }
 
+function stepsOf(stage: Stage['stage']): string {
+  return stage === 'all' ? 'All steps' : `Steps of ${stage}`;
+}
+
 function StageTimes({ stage, steps, clock, kernels }: Stage) {
   const total = kernels.reduce((sum, { calls, ms }) => sum + calls * ms, 0);
   return (
-    <table>
+    <table class="numbers">
       <caption>
-        {stage === 'all' ? 'All steps' : `Steps of ${stage}`}: {steps} of them, {total.toFixed(2)} ms in kernels. Each
-        kernel alone, repeated; {clock}.
+        {stepsOf(stage)}: {steps} of them, {total.toFixed(2)} ms in kernels. Each kernel alone, repeated; {clock}.
       </caption>
       <thead>
         <tr>

@@ -1,4 +1,5 @@
 import type { NodeState } from '../contract/node-state.ts';
+import type { Tone } from './node-log.ts';
 
 export const STATE_WORDS: Readonly<Record<NodeState, string>> = {
   idle: 'This page is not serving.',
@@ -39,7 +40,7 @@ export const LOG_WORDS: Readonly<Record<NodeState, string>> = {
 };
 
 /** What of it is good, or trouble. */
-export function logTone(state: NodeState, why: string): 'good' | 'warn' | 'bad' | undefined {
+export function logTone(state: NodeState, why: string): Tone {
   if (state === 'serving') return 'good';
   if (state === 'error') return 'bad';
   return state === 'reconnecting' || state === 'waiting' || why !== '' ? 'warn' : undefined;
@@ -48,7 +49,7 @@ export function logTone(state: NodeState, why: string): 'good' | 'warn' | 'bad' 
 export const PAUSED_WORDS = 'Paused: what runs goes on to its end, nothing new comes.';
 
 /** Colour of each state; undefined: nothing is going on. */
-export const TONES: Readonly<Record<NodeState, 'good' | 'warn' | 'bad' | 'busy' | undefined>> = {
+export const TONES: Readonly<Record<NodeState, Tone | 'busy'>> = {
   idle: undefined,
   waiting: 'warn',
   loading: 'busy',

@@ -1,6 +1,6 @@
 import uPlot from 'uplot';
+import { timeOfDay } from '../format.ts';
 import type { ChartSpec } from './chart-specs.ts';
-import { timeOfDay } from './format.ts';
 import type { HistoryColumns } from './history-columns.ts';
 
 const HEIGHT = 132;

@@ -1,5 +1,5 @@
 import { count, duration, percent, rate } from './format.ts';
-import type { ColumnName } from './history-columns.ts';
+import type { ColumnName, LatencyKey } from './history-columns.ts';
 
 export interface ChartSeries {
   readonly label: string;
@@ -94,7 +94,7 @@ export const CHARTS: readonly ChartSpec[] = [
   },
 ];
 
-function latencyChart(key: 'firstToken' | 'betweenTokens' | 'whole', title: string): ChartSpec {
+function latencyChart(key: LatencyKey, title: string): ChartSpec {
   return {
     name: key,
     title,

@@ -1,9 +1,8 @@
+import { percent as knownPercent } from '../format.ts';
+
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat('en', { maximumFractionDigits: 1, minimumFractionDigits: 1 });
 const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-const clock = new Intl.DateTimeFormat('en', {
-  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' },
-} as const);
 
 /** Of what is not known. */
 export const UNKNOWN = '–';
@@ -20,7 +19,7 @@ export function rate(value: number | undefined): string {
 
 /** Of a part in [0, 1]. */
 export function percent(part: number | undefined): string {
-  return part === undefined ? UNKNOWN : `${whole.format(100 * part)} %`;
+  return part === undefined ? UNKNOWN : knownPercent(part);
 }
 
 export function duration(ms: number | undefined): string {
@@ -40,9 +39,4 @@ export function age(ms: number): string {
   if (minutes < 120) return `${minutes} min`;
   const hours = Math.floor(minutes / 60);
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
-}
-
-/** Time of day as 17:04:05; `seconds` since 1970. */
-export function timeOfDay(seconds: number): string {
-  return clock.format(seconds * 1_000);
 }

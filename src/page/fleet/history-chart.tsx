@@ -1,11 +1,11 @@
 import { useSignalEffect } from '@preact/signals';
 import { useEffect, useRef } from 'preact/hooks';
+import { timeOfDay } from '../format.ts';
 import { theme } from '../shell/theme.ts';
 import { cursor, moveCursor } from './chart-cursor.ts';
 import { ChartPlot } from './chart-plot.ts';
 import type { ChartSpec } from './chart-specs.ts';
 import type { FleetWatch } from './fleet-watch.ts';
-import { timeOfDay } from './format.ts';
 import type { HistoryColumns } from './history-columns.ts';
 
 /** Redraws for a new size follow each other no closer. */

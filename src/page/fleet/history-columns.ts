@@ -25,7 +25,7 @@ const COLUMNS = {
 export type ColumnName = keyof typeof COLUMNS;
 const NAMES = Object.keys(COLUMNS) as ColumnName[];
 
-type LatencyKey = 'firstToken' | 'betweenTokens' | 'whole';
+export type LatencyKey = 'firstToken' | 'betweenTokens' | 'whole';
 type Measure = 'Count' | 'P50' | 'P90' | 'P99';
 type LatencyColumns<K extends LatencyKey> = Record<`${K}${Measure}`, (point: HistoryPoint) => number | undefined>;
 

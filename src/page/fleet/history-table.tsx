@@ -1,7 +1,8 @@
+import { timeOfDay } from '../format.ts';
+import { TableFrame } from '../table-frame.tsx';
 import type { FleetWatch } from './fleet-watch.ts';
-import { count, duration, percent, rate, timeOfDay, UNKNOWN } from './format.ts';
+import { count, duration, percent, rate, UNKNOWN } from './format.ts';
 import { type Minute, minutesOf } from './minutes.ts';
-import { TableFrame } from './table-frame.tsx';
 
 const COLUMNS: readonly (readonly [string, (minute: Minute) => string])[] = [
   ['Tokens/s', ({ tokensPerSecond }) => rate(tokensPerSecond)],

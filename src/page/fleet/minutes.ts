@@ -1,8 +1,7 @@
-import type { ColumnName, HistoryColumns } from './history-columns.ts';
+import type { ColumnName, HistoryColumns, LatencyKey } from './history-columns.ts';
 
 const MINUTE_S = 60;
 
-type LatencyName = 'firstToken' | 'betweenTokens' | 'whole';
 type Counted = 'requests' | 'aborted' | 'failovers' | 'auditsPassed' | 'auditsFailed';
 type Gauge = 'running' | 'waiting' | 'nodes' | 'tokenUsage';
 
@@ -15,7 +14,7 @@ interface MinuteLatency {
 export interface Minute
   extends Readonly<Record<Counted, number>>,
     Readonly<Record<Gauge | 'tokensPerSecond' | 'cacheHitRate', number | undefined>>,
-    Readonly<Record<LatencyName, MinuteLatency | undefined>> {
+    Readonly<Record<LatencyKey, MinuteLatency | undefined>> {
   /** Seconds since 1970. */
   readonly until: number;
 }
@@ -52,7 +51,7 @@ function minuteOf(columns: HistoryColumns, points: readonly number[]): Minute {
 }
 
 /** p50: the mean of the points', by how much each counted. */
-function latencyOf(columns: HistoryColumns, points: readonly number[], name: LatencyName): MinuteLatency | undefined {
+function latencyOf(columns: HistoryColumns, points: readonly number[], name: LatencyKey): MinuteLatency | undefined {
   let [counted, weighted, p99] = [0, 0, 0];
   for (const at of points) {
     const count = columns.column(`${name}Count`)[at];

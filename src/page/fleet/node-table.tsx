@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks';
 import { Node_State } from '../../contract/gen/fleet_monitor_pb.ts';
+import { TableFrame } from '../table-frame.tsx';
 import { age, count, percent, rate, UNKNOWN } from './format.ts';
 import { type NodeRow, type Sorting, type SortKey, STATES, sortedRows } from './node-rows.ts';
-import { TableFrame } from './table-frame.tsx';
 
 /** Rows before all are asked for. */
 const FIRST_ROWS = 100;

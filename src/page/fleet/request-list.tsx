@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks';
 import type { RequestTimeline } from '../../contract/gen/fleet_monitor_pb.ts';
+import { TableFrame } from '../table-frame.tsx';
 import type { FleetWatch } from './fleet-watch.ts';
 import { count, duration } from './format.ts';
-import { outcomeWords, phasesOf, type RequestPhases, scaleEnd } from './request-phases.ts';
-import { TableFrame } from './table-frame.tsx';
+import { outcomeWords, type Phase, phasesOf, type RequestPhases, scaleEnd } from './request-phases.ts';
 
-const PHASE_WORDS = { queued: 'queued', prefill: 'prefill', decode: 'decode' } as const;
+const PHASES: readonly Phase['name'][] = ['queued', 'prefill', 'decode'];
 
 /** The requests of late, a line each: when it was queued, in prefill, in decode, and where it moved. No text of any. */
 export function RequestList({ watch }: { watch: FleetWatch }) {
@@ -22,7 +22,7 @@ export function RequestList({ watch }: { watch: FleetWatch }) {
           Requests <span class="quiet">{open > 0 ? `${count(open)} open` : 'none open'}</span>
         </h2>
         <ul class="chart-legend" aria-label="Phases">
-          {Object.values(PHASE_WORDS).map((word) => (
+          {PHASES.map((word) => (
             <li key={word}>
               <span class="phase-swatch" data-phase={word} aria-hidden="true" />
               {word}
@@ -136,7 +136,7 @@ function Line({ request, times, end, open, onToggle }: LineProps) {
 
 function Bar({ times: { phases, moves }, end }: { times: RequestPhases; end: number }) {
   const part = (ms: number) => `${((100 * ms) / end).toFixed(2)}%`;
-  const told = phases.map(({ name, fromMs, toMs }) => `${PHASE_WORDS[name]} ${duration(toMs - fromMs)}`);
+  const told = phases.map(({ name, fromMs, toMs }) => `${name} ${duration(toMs - fromMs)}`);
   const moved = moves.map(({ atMs, rank }) => `to rank ${rank} after ${duration(atMs)}`);
   return (
     <div class="request-bar" role="img" aria-label={[...told, ...moved].join(', ')}>

@@ -19,11 +19,10 @@ const SETTLE_MS = 300;
 
 let send: ((message: PageMessage) => void) | undefined;
 
-/** Asks a Web Worker that has just started what is kept and what a join would take. */
+/** Asks a Web Worker that has just started what is kept; what a join would take is asked once that is told. */
 export function connectModels(tell: (message: PageMessage) => void): void {
   send = tell;
   send({ type: 'list-models' });
-  askPlan();
 }
 
 export function deleteModel(digest: string): void {

@@ -1,6 +1,5 @@
+import { timeOfDay } from '../format.ts';
 import { nodeLog } from '../node-log.ts';
-
-const TIME = new Intl.DateTimeFormat('en', { hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false });
 
 /** What happened last, the newest first. */
 export function LogCard() {
@@ -12,7 +11,7 @@ export function LogCard() {
       <ol class="log" tabIndex={0} aria-labelledby="log-title">
         {nodeLog.value.map(({ id, at, text, tone, times }) => (
           <li key={id}>
-            <time dateTime={new Date(at).toISOString()}>{TIME.format(at)}</time>
+            <time dateTime={new Date(at).toISOString()}>{timeOfDay(at / 1_000)}</time>
             <span data-tone={tone}>
               {text}
               {times > 1 && ` (${times} times)`}

@@ -68,7 +68,7 @@ const ADVISED = [
 ] as const;
 
 /** Of generation_config.json; one that says not to sample advises nothing. */
-export function advisedFields(json: string | undefined): Partial<Fields> {
+function advisedFields(json: string | undefined): Partial<Fields> {
   if (json === undefined) return {};
   let config: Readonly<Record<string, unknown>>;
   try {

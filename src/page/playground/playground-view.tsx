@@ -1,5 +1,6 @@
 import './playground.css';
 import { useEffect } from 'preact/hooks';
+import { count } from '../format.ts';
 import { SignIn } from '../sign-in.tsx';
 import { signOut, viewerToken } from '../viewer-access.ts';
 import { Answer, asTokens } from './answer.tsx';
@@ -42,7 +43,7 @@ function Subtitle() {
   const { name, contextLength } = value.model;
   return (
     <p>
-      {name}, {contextLength.toLocaleString('en')} tokens of context
+      {name}, {count(contextLength)} tokens of context
     </p>
   );
 }
@@ -82,7 +83,7 @@ function Content() {
 
 function Opened({ model }: { readonly model: PlaygroundModel }) {
   return (
-    <div class="columns playground">
+    <div class="columns">
       <section class="card" aria-labelledby="talk-title">
         <div class="card-head">
           <h2 id="talk-title" class="visually-hidden">
