@@ -4,6 +4,7 @@ import { Code } from '@connectrpc/connect';
 import { codeToHttpStatus, errorToJsonBytes } from '@connectrpc/connect/protocol-connect';
 import type { Logger } from 'pino';
 import { stopUpload } from './answer-http2.ts';
+import { dropRest } from './drop-rest.ts';
 import { gatherBody } from './gather-body.ts';
 import { boundedBy } from './guard-handlers.ts';
 import type { ReceivingBudget } from './receiving-budget.ts';
@@ -59,7 +60,9 @@ export class UnaryAnswer implements DirectAnswer {
       send(response, 200, 'application/proto', this.parts.call(body));
     } catch (error) {
       this.refuse(response, error);
-      if (!request.readableEnded) dropRest(request);
+      if (request.readableEnded) return;
+      if (request.httpVersionMajor < 2) setImmediate(() => dropRest(request));
+      else stopUpload((request as unknown as Http2ServerRequest).stream);
     }
   }
 
@@ -82,10 +85,4 @@ function send(response: ServerResponse, status: number, type: string, body: Uint
   response.writeHead(status, { 'content-type': type, 'content-length': body.byteLength });
   // As text, byte for byte, it goes out with the head in one piece.
   response.end(Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('latin1'), 'latin1');
-}
-
-/** What a client still sends is dropped: its answer is out, and closing at once would take that from it. */
-function dropRest(request: IncomingMessage): void {
-  if (request.httpVersionMajor < 2) setImmediate(() => request.resume());
-  else stopUpload((request as unknown as Http2ServerRequest).stream);
 }

@@ -19,5 +19,5 @@ export function dropRest(request: IncomingMessage): void {
     const timer = setTimeout(() => request.socket.destroy(), LOOK_MS);
     request.socket.once('close', () => clearTimeout(timer));
   };
-  request.on('data', drop);
+  request.on('data', drop).resume();
 }

@@ -22,9 +22,8 @@ export function takeJobEvent(
 ): void {
   const { job, maxNewTokens } = running;
   const bounds = { vocabSize, hiddenSize, maxNewTokens };
-  // One alone may have any index.
-  const sample = job.samples[job.samples.length === 1 ? 0 : event.index];
-  if (sample?.index !== event.index) throw new Lie('an event of a sample that nobody asked for');
+  const sample = job.samples.find(({ index }) => index === event.index);
+  if (!sample) throw new Lie('an event of a sample that nobody asked for');
   switch (event.event.case) {
     case 'inputLogprobs':
       job.appendPrompt(checkInputLogprobs(job, sample, event.event.value, bounds));

@@ -59,3 +59,9 @@ test('after such a pause it has no more time than for that report', () => {
   expect(report(5_000, false)).toBe(0);
   expect(report(50, false)).toBe(1);
 });
+
+test('a node that reports seldom has no such grace at each report', () => {
+  const report = running();
+  expect(report(600, false)).toBe(0);
+  expect(report(600, false)).toBe(1);
+});

@@ -21,6 +21,8 @@ export class JobMoves {
   private lastTokenAt = 0;
   /** `performance.now()` of the report before. */
   private heardAt = performance.now();
+  /** The report before had the grace of a pause. */
+  private paused = false;
   private leaving = false;
 
   constructor(parts: JobMovesParts) {
@@ -51,7 +53,9 @@ export class JobMoves {
     const { link, jobs, owner, tokenStallMs } = this.parts;
     const now = performance.now();
     // A pause, of this process too, says nothing of the node: what it made meanwhile may be in its next report.
-    const paused = now - this.heardAt > tokenStallMs / 2;
+    // Once: a node that reports seldom would never be found to stand still.
+    const paused = !this.paused && now - this.heardAt > tokenStallMs / 2;
+    this.paused = paused;
     this.heardAt = now;
     // A node that reports, but makes no tokens, would keep a job until its last deadline.
     const since = paused ? Number.NEGATIVE_INFINITY : now - tokenStallMs;

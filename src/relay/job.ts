@@ -54,8 +54,6 @@ export class Job {
   readonly arrivedAt = performance.now();
   /** Of the trace that it belongs to, for nodes. */
   traceparent: string | undefined;
-  /** `performance.now()` when the first node was given it. */
-  givenAt: number | undefined;
   firstTokenAt: number | undefined;
   /** The node it runs at; undefined while it waits. */
   host: JobHost | undefined;
@@ -123,8 +121,14 @@ export class Job {
   }
 
   /** Of its prompt, found in a prefix cache. */
-  get cachedTokens(): number {
-    return Math.max(0, ...this.samples.map((sample) => sample.cachedTokens ?? 0));
+  get cachedTokens(): number | undefined {
+    const told = this.samples.flatMap((sample) => sample.cachedTokens ?? []);
+    return told.length > 0 ? Math.max(...told) : undefined;
+  }
+
+  /** `performance.now()` when the first node was given it. */
+  get givenAt(): number | undefined {
+    return this.stays[0]?.at;
   }
 
   /** A node is given it. */
@@ -133,7 +137,6 @@ export class Job {
     const at = performance.now();
     this.host = host;
     this.ranAt.add(nodeId);
-    this.givenAt ??= at;
     this.given++;
     if (this.stays.length === MOST_STAYS) this.stays.pop();
     this.stays.push({ nodeId, rank: host.rank, at });

@@ -111,7 +111,7 @@ export class Metrics {
     this.promptLengths.observe(job.request.inputIds.length);
     this.outputLengths.observe(job.samples.reduce((sum, { ids }) => sum + ids.length, 0));
     if (job.givenAt !== undefined) this.queueSeconds.observe((job.givenAt - job.arrivedAt) / 1000);
-    this.cachedTokens.inc(job.cachedTokens);
+    this.cachedTokens.inc(job.cachedTokens ?? 0);
     this.requestSeconds.observe((performance.now() - job.arrivedAt) / 1000);
     if (!job.whole) this.aborted.inc();
   }

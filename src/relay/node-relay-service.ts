@@ -26,7 +26,8 @@ export interface NodeBounds {
 const batch = new FrameBatch();
 
 function framesOf(commands: readonly NodeCommand[]): Uint8Array {
-  for (const command of commands) batch.add(toBinary(NodeCommandSchema, command));
+  // All nodes share the batch: one command that can't be encoded leaves none of the others behind in it.
+  for (const message of commands.map((command) => toBinary(NodeCommandSchema, command))) batch.add(message);
   return batch.take();
 }
 

@@ -114,15 +114,18 @@ class PushedJob {
 
   private awaitDrain(): void {
     this.full = true;
-    this.sink.drained().then((ok) => {
-      this.full = false;
-      if (!ok) {
-        this.end(this.resolve);
-        return;
-      }
-      this.wrote();
-      this.flush();
-    }, this.reject);
+    this.sink
+      .drained()
+      .then((ok) => {
+        this.full = false;
+        if (!ok) {
+          this.end(this.resolve);
+          return;
+        }
+        this.wrote();
+        this.flush();
+      })
+      .catch((error: unknown) => this.end(() => this.reject(error)));
   }
 
   /** What was written gives the node further credit. */

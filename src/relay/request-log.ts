@@ -28,7 +28,7 @@ export function logEnd(log: Logger, ids: RequestIds, job: Job): void {
       job: String(job.id),
       prompt_tokens: job.request.inputIds.length,
       tokens: job.samples.map((sample) => sample.ids.length),
-      cached_tokens: job.samples[0]?.cachedTokens,
+      cached_tokens: job.cachedTokens,
       first_token_ms: job.firstTokenAt === undefined ? undefined : Math.round(job.firstTokenAt - job.arrivedAt),
       ms: Math.round(now - job.arrivedAt),
       moved: job.interrupted,

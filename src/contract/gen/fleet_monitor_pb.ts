@@ -616,7 +616,7 @@ export type RequestTimeline = Message<"shoal.relay.v1.RequestTimeline"> & {
   promptTokens: number;
 
   /**
-   * Of its first sample's prompt, found in a prefix cache.
+   * Of its prompt, found in a prefix cache: the most of any sample.
    *
    * @generated from field: optional uint32 cached_tokens = 4;
    */

@@ -87,7 +87,7 @@ export class FleetHistory {
     counts.requests++;
     if (!job.whole) counts.aborted++;
     counts.promptTokens += job.request.inputIds.length;
-    counts.cachedTokens += job.cachedTokens;
+    counts.cachedTokens += job.cachedTokens ?? 0;
     this.current.whole.add(this.now() - job.arrivedAt);
   }
 

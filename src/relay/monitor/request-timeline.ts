@@ -5,8 +5,7 @@ import type { Job } from '../job.ts';
 
 /** What an operator sees of a request: ids, counts and times. `endedAt` is of `performance.now()`; undefined: it goes on. */
 export function timelineOf(job: Job, endedAt?: number): MessageInitShape<typeof RequestTimelineSchema> {
-  const { request, samples, stays } = job;
-  const cachedTokens = samples[0]?.cachedTokens;
+  const { request, samples, stays, cachedTokens } = job;
   return {
     jobId: job.id,
     requestId: request.requestId.slice(0, 200),
