@@ -175,8 +175,9 @@ test('a node that lies in some of its samples is put out, and its samples are fl
   for (let asked = 0; (await fleet.labelled(LIARS)) === 0 && asked < 900; asked += 3) await fleet.ask(3);
   console.log(`out after ${liar.runner.made} samples, ${liar.runner.lied} of them lies`);
   expect(liar.runner.made).toBeLessThanOrEqual(200);
-  // Two of its lies may be settled at once.
+  // Four audits at most are under way when the first settles.
   expect(await fleet.labelled(LIARS)).toBeGreaterThan(0);
+  expect(await fleet.labelled(LIARS)).toBeLessThanOrEqual(4);
   expect(await fleet.labelled(FALSE)).toBe(0);
   await until('it is out', 5_000, async () => (await fleet!.count('shoal:nodes')) === 2);
   expect(await fleet.count('shoal:flagged_samples_total')).toBeGreaterThanOrEqual(liar.runner.lied);
@@ -213,6 +214,7 @@ test('an auditor that lies is put out itself', async () => {
   await fleet.node('lying-node', 'exact', { scores: 1 });
   for (let asked = 0; (await fleet.labelled(FALSE)) === 0 && asked < 150; asked += 3) await fleet.ask(3);
   expect(await fleet.labelled(FALSE)).toBeGreaterThan(0);
+  expect(await fleet.labelled(FALSE)).toBeLessThanOrEqual(4);
   expect(await fleet.labelled(LIARS)).toBe(0);
   await until('it is out', 5_000, async () => (await fleet!.count('shoal:nodes')) === 2);
 });

@@ -106,6 +106,8 @@ test(
       };
       console.log(`fleet view: ${JSON.stringify(told)}`);
       expect(await rows.count()).toBe(1 + NODES);
+      // It had something to show.
+      expect(fleet.served).toBeGreaterThan(10 * MINUTES);
       expect(told.busy.thread).toBeGreaterThan(0);
       expect(told.busy.thread).toBeLessThanOrEqual(MOST_BUSY);
       // The least of some: what is on its way when a reading comes is no growth.

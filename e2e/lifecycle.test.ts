@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { pageState, pollPage, TestBrowser, untilState } from './harness/browser.ts';
 import { skipGateway, type TestGateway, testGateway } from './harness/gateway.ts';
 import { COMPLETION, OUTPUT_IDS, PROMPT, PROMPT_IDS } from './harness/golden.ts';
+import { crashGpu } from './harness/gpu-trouble.ts';
 import { post, postJson } from './harness/openai.ts';
 import { portsOf, startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, failureOf, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
@@ -139,9 +140,7 @@ describe('a page comes and goes', () => {
     const states = await watchStates(page);
     const { failure } = await runningRequest(relay);
     const crashedAt = performance.now();
-    const session = await browser.browser.newBrowserCDPSession();
-    // It may answer, or not.
-    void session.send('Browser.crashGpuProcess').catch(() => {});
+    await crashGpu(browser.browser);
     const { code, at } = await within('the end of the stream', 15_000, failure);
     expect(code).toBe('Unavailable');
     expect(at - crashedAt).toBeLessThan(10_000);

@@ -7,7 +7,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { findBrowser } from '../src/cli/find-browser.ts';
 import { freePort } from '../src/cli/net.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
-import { CRASH_FLAGS } from './harness/gpu-trouble.ts';
+import { CRASH_FLAGS, crashGpu } from './harness/gpu-trouble.ts';
 import { Command, shoalScript, systemNode, userEnvironment } from './harness/processes.ts';
 import { startRelay } from './harness/relay.ts';
 import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
@@ -69,8 +69,7 @@ test.runIf(process.env.SHOAL_LONG === '1' && process.platform !== 'win32')(
 
     await overCdp(async (browser) => {
       for (let crashes = 0; crashes < 2; crashes++) {
-        const session = await browser.newBrowserCDPSession();
-        void session.send('Browser.crashGpuProcess').catch(() => {});
+        await crashGpu(browser);
         await until('the node has gone', 10_000, async () => (await nodes()) === 0);
         if (crashes === 0) await until('it is back', 15_000, async () => (await nodes()) === 1);
       }

@@ -45,14 +45,19 @@ export class TestBrowser {
   async open(url: string): Promise<Page> {
     const context = await this.browser.newContext({ viewport: { width: 1280, height: 800 } });
     const page = await context.newPage();
-    page.on('console', (message) => {
-      if (message.type() === 'error') this.errors.push(message.text());
-    });
-    page.on('pageerror', (error) => this.errors.push(error.message));
+    this.watch(page);
     const address = new URL(url);
     if (!address.searchParams.has('tune')) address.searchParams.set('tune', 'off');
     await page.goto(address.href, { timeout: 20_000 });
     return page;
+  }
+
+  /** Keeps what the page writes as errors. */
+  watch(page: Page): void {
+    page.on('console', (message) => {
+      if (message.type() === 'error') this.errors.push(message.text());
+    });
+    page.on('pageerror', (error) => this.errors.push(error.message));
   }
 
   /** Opens the page and waits until it serves. */

@@ -1,7 +1,8 @@
-import type { Page, Worker } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import type { TestBrowser } from './browser.ts';
 import { pageState } from './browser.ts';
 import { until } from './wait.ts';
+import { workerOf } from './worker-of.ts';
 
 /** Chromium's flags with which a browser of the `shoal` command outlives any number of crashes. */
 export const CRASH_FLAGS = ['--disable-gpu-process-crash-limit', '--disable-domain-blocking-for-3d-apis'];
@@ -17,11 +18,6 @@ const WATCH = `(() => {
     return device;
   };
 })()`;
-
-/** The Web Worker of the page's node; those of grammars are its children. */
-async function workerOf(page: Page): Promise<Worker> {
-  return until("the page's Web Worker", 10_000, () => page.workers()[0]);
-}
 
 /** From now on the devices of this page's node are known. To be called before it joins. */
 export async function watchDevices(page: Page): Promise<void> {
@@ -39,7 +35,11 @@ export async function makeTrouble(trouble: Trouble, browser: TestBrowser, page: 
     await (await workerOf(page)).evaluate('self.devices.at(-1).destroy()');
     return;
   }
-  const session = await browser.browser.newBrowserCDPSession();
+  await crashGpu(browser.browser);
+}
+
+export async function crashGpu(browser: Browser): Promise<void> {
+  const session = await browser.newBrowserCDPSession();
   // It may answer, or not.
   void session.send('Browser.crashGpuProcess').catch(() => {});
 }

@@ -1,4 +1,5 @@
 import type { Page } from 'playwright-core';
+import { workerOf } from './worker-of.ts';
 
 /** What a browser must be launched with for `pageHeap`. */
 export const HEAP_ARGS = ['--js-flags=--expose-gc', '--enable-blink-features=ForceEagerMeasureMemory'];
@@ -10,8 +11,7 @@ export interface PageHeap {
 
 /** Bytes of JavaScript alive in the window and in its Web Worker, after a collection. */
 export async function pageHeap(page: Page): Promise<PageHeap> {
-  // The Web Worker has workers of its own for grammars, which come and go.
-  const worker = page.workers().find((each) => !each.url().includes('grammar'))!;
+  const worker = await workerOf(page);
   // Twice: what a finaliser frees, the second one collects.
   for (let i = 0; i < 2; i++) {
     await worker.evaluate('gc()');

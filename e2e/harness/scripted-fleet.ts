@@ -29,6 +29,8 @@ export function loadAt(at: number): MessageInitShape<typeof NodeLoadSchema> | un
 /** Nodes that speak the real protocol, and make tokens without a model. */
 export class ScriptedFleet {
   readonly nodes: readonly ScriptedNode[];
+  /** Answers that came to their end. */
+  served = 0;
   private stopped = false;
   private readonly loops: Promise<void>[] = [];
 
@@ -62,7 +64,12 @@ export class ScriptedFleet {
       while (!this.stopped) {
         const maxNewTokens = Math.ceil(tokens * (0.5 + Math.random()));
         // The relay may go before the fleet does.
-        await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens, ignoreEos: true })).catch(() => sleep(100));
+        await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens, ignoreEos: true })).then(
+          () => {
+            this.served++;
+          },
+          () => sleep(100),
+        );
       }
     };
     for (let at = 0; at < streams; at++) this.loops.push(loop());

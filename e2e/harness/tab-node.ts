@@ -3,6 +3,7 @@ import type { Page } from 'playwright-core';
 import { pollPage, type TestBrowser, untilState, waitUntilServing } from './browser.ts';
 import type { ChaosNode } from './chaos-node.ts';
 import { FaultyProxy, type ReportFate } from './faulty-proxy.ts';
+import { workerOf } from './worker-of.ts';
 
 const SERVING_MS = 60_000;
 /** For the page's own script. */
@@ -104,8 +105,7 @@ export class TabNode implements ChaosNode {
 
   /** As where the system lets the browser sleep; without work for the processor. */
   async #standStill(ms: number): Promise<void> {
-    const worker = this.#page.workers().find((one) => !one.url().includes('grammar'));
-    if (!worker) throw new Error('the page has no Web Worker');
+    const worker = await workerOf(this.#page);
     const memory = 'new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer';
     const how = await worker.evaluate<string>(`Atomics.wait(new Int32Array(${memory}), 0, 0, ${ms})`);
     if (how !== 'timed-out') throw new Error(`the Web Worker stood still until "${how}"`);
