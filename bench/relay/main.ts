@@ -15,18 +15,20 @@ async function main(): Promise<void> {
   const relay = await measureRelay(load, { top: optionOf('profile'), half: optionOf('profile-half') });
   const connect = await measureBare(load, 'connect-node', relay.stepMs);
   const grpc = await measureBare(load, 'grpc-js', relay.stepMs);
-  const added = { p50: median(relay.took) - median(connect.took), p99: p99(relay.took) - p99(connect.took) };
+  // One of the bare servers may have its fill at the relay's pace: the better one is what the relay could be.
+  const over = (quantile: typeof p99) => quantile(relay.took) - Math.min(quantile(connect.took), quantile(grpc.took));
+  const added = { p50: over(median), p99: over(p99) };
   const share = relay.top.messagesPerSecond / connect.rate.messagesPerSecond;
   const aboveBare = relay.idle.held - connect.idle.held;
   const bars = [
     { bar: 'top rate ≥ 50 % of bare connect-node', value: `${round(share * 100)} %`, holds: share >= 0.5 },
     {
-      bar: 'added latency p50 ≤ 1 ms at half the top rate',
+      bar: "latency's p50 ≤ 1 ms above the better bare server's, at half the top rate",
       value: `${round(added.p50, 2)} ms`,
       holds: added.p50 <= 1,
     },
     {
-      bar: 'added latency p99 ≤ 10 ms at half the top rate',
+      bar: "latency's p99 ≤ 10 ms above the better bare server's, at half the top rate",
       value: `${round(added.p99, 2)} ms`,
       holds: added.p99 <= 10,
     },

@@ -30,7 +30,12 @@ export class ReportSocket {
   send(body: Uint8Array): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#onAnswer = (error) => (error ? reject(error) : resolve());
-      this.#socket.write(Buffer.concat([Buffer.from(`${this.#head}${body.byteLength}\r\n\r\n`, 'latin1'), body]));
+      this.#socket.write(
+        Buffer.concat([Buffer.from(`${this.#head}${body.byteLength}\r\n\r\n`, 'latin1'), body]),
+        (error) => {
+          if (error) this.#settle(error);
+        },
+      );
     });
   }
 
