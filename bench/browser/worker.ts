@@ -12,7 +12,7 @@ type Message =
 
 /** The browser's store, as a page has it. */
 const shelf = new ModelShelf(() => {}, openBrowserStore);
-const never = new AbortController().signal;
+const LOAD_MS = 120_000;
 
 /** The Web Worker's global scope, as far as it is used. */
 const scope = globalThis as unknown as {
@@ -28,7 +28,11 @@ scope.onmessage = async ({ data }) => {
       readFile: async (path) => new Uint8Array(await (await fetch(`/${path}`)).arrayBuffer()),
       startGrammarWorker: async () => startGrammarWorker,
       loadFiles: (url, served, load) =>
-        shelf.load(served, { relayUrl: url, signal: never, ask: fetch, onTrouble: () => {} }, load),
+        shelf.load(
+          served,
+          { relayUrl: url, signal: AbortSignal.timeout(LOAD_MS), ask: fetch, onTrouble: () => {} },
+          load,
+        ),
       log: (text) => scope.postMessage({ type: 'log', text }),
     });
     scope.postMessage({ type: 'done', report });

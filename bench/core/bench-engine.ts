@@ -5,6 +5,7 @@ import type { EngineLimits, StepTimes } from '../../src/engine/engine-options.ts
 import type { EngineEvent } from '../../src/engine/event.ts';
 import type { Grammars } from '../../src/engine/grammars.ts';
 import type { Constraint, EngineRequest } from '../../src/engine/request.ts';
+import { deferred } from '../../src/gpu/deferred.ts';
 import type { Runner } from '../../src/model/runner.ts';
 
 /** A page's, with room for a whole trace to wait. */
@@ -131,16 +132,6 @@ export class BenchEngine {
       }
     }
   }
-}
-
-function deferred() {
-  let resolve: () => void = () => {};
-  let reject: (error: Error) => void = () => {};
-  const promise = new Promise<void>((fulfil, refuse) => {
-    resolve = fulfil;
-    reject = refuse;
-  });
-  return { promise, resolve, reject };
 }
 
 export function greedy(

@@ -27,11 +27,11 @@ const READ_BYTES = 1 << 20;
 export async function runReady({ url, start, sampled }: ReadyRequest, host: BenchHost): Promise<BenchReport> {
   const gpu = await host.openGpu();
   const startGrammarWorker = await host.startGrammarWorker();
-  const signal = AbortSignal.timeout(MOST_MS);
-  if (start === 'kept') await host.loadFiles(url, await fetchManifest(url, signal), readAll);
+  const manifestOf = () => fetchManifest(url, AbortSignal.timeout(MOST_MS));
+  if (start === 'kept') await host.loadFiles(url, await manifestOf(), readAll);
   performance.clearMeasures();
   const joinedAt = performance.now();
-  const served = await fetchManifest(url, signal);
+  const served = await manifestOf();
   const { manifest } = served;
   performance.measure('load manifest', { start: joinedAt });
   const node = await host.loadFiles(url, served, (files) =>

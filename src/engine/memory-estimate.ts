@@ -1,6 +1,8 @@
 import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
 import type { ModelAbout, TensorCount } from '../checkpoint/model-about.ts';
+import { splitItemBytes } from '../gpu/attention.ts';
 import { QUANTISED_FORMATS } from '../gpu/quantise.ts';
+import { SPLIT_KEYS } from '../gpu/step-layout.ts';
 import { type MatrixFormat, TILE_ROWS, tileBytes, type WeightFormat } from '../gpu/weight-format.ts';
 import { ggmlQuantFormat, isGgmlQuantType } from '../model/ggml-quants.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
@@ -12,7 +14,6 @@ const FLOATS: Readonly<Record<string, WeightFormat>> = { F32: 'f32', F16: 'f16',
 const BLOCK_COLUMNS = 32;
 /** Attention's split form at most. */
 const SPLIT_BYTES = 16 << 20;
-const SPLIT_KEYS = 128;
 /** Of a tile, and of what a draw keeps beside them. */
 const LOGITS_ROWS = 5 * 8;
 /** Results on their way to the host, and the like. */
@@ -40,7 +41,7 @@ export function estimateMemory(
   // Residual stream, norms' input, q, k and v, attention's output, gate and up.
   const columns = 4 * hidden + (2 * heads + 2 * kvHeads) * headSize + 2 * size('intermediate_size');
   const positions = Math.min(context, poolTokens);
-  const splitBytes = maxRunning * Math.ceil(positions / SPLIT_KEYS) * heads * (headSize + 2) * 4;
+  const splitBytes = maxRunning * Math.ceil(positions / SPLIT_KEYS) * splitItemBytes({ heads, headSize });
   // Ids counted, biased, told and masked.
   const slotWords =
     2 * Math.min(vocabulary, positions) + 2 * Math.min(vocabulary, 4096) + Math.min(vocabulary, 1024) + vocabulary / 16;

@@ -1,8 +1,10 @@
 /** A promise and what settles it. */
-export function deferred(): { readonly promise: Promise<void>; readonly settle: () => void } {
-  let settle: () => void = () => {};
-  const promise = new Promise<void>((resolve) => {
-    settle = resolve;
+export function deferred() {
+  let resolve: () => void = () => {};
+  let reject: (error: Error) => void = () => {};
+  const promise = new Promise<void>((fulfil, refuse) => {
+    resolve = fulfil;
+    reject = refuse;
   });
-  return { promise, settle };
+  return { promise, resolve, reject };
 }

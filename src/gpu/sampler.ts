@@ -173,12 +173,10 @@ export class Sampler {
     const draws = deferred();
     sampler.#drawsDue = draws.promise;
     await gpu.awaited(async () => {
-      try {
-        await takeDraws();
-      } finally {
-        sampler.#drawsDue = undefined;
-        draws.settle();
-      }
+      // Where the device refuses them the node ends: no row is let in that nothing draws.
+      await takeDraws();
+      sampler.#drawsDue = undefined;
+      draws.resolve();
     });
     const buckets = deferred();
     sampler.#bucketsDue = buckets.promise;
@@ -190,14 +188,15 @@ export class Sampler {
         );
       } finally {
         sampler.#bucketsDue = undefined;
-        buckets.settle();
+        buckets.resolve();
       }
-    });
+      // Requests wait for it, as for no other of what is late.
+    }, 'soon');
     return sampler;
   }
 
   /**
-   * Settles once all is there that draws such a row, or was refused for good; undefined: it is. Before its draws are there a
+   * Settles once all is there that draws such a row, or its buckets were refused for good; undefined: it is. Before its draws are there a
    * large vocabulary gives best ids only. Without its buckets a search is right, but adds in another order: no row may go
    * from the one to the other.
    */
@@ -213,10 +212,10 @@ export class Sampler {
   /** `tile`: which of the header's tiles of logits rows the scratch holds now; `rows`: its rows, in order. */
   encode(pass: GPUComputePassEncoder, tile: number, rows: readonly TileRow[]): void {
     const count = rows.length;
-    const best = this.#best && { ...this.#best.kernels, groups: this.#best.tiles[tile]! };
-    best?.chunks.dispatch(pass, best.groups.chunks, count * regionsOf(this.#shape));
+    const best = this.#best;
+    best?.kernels.chunks.dispatch(pass, best.tiles[tile]!.chunks, count * regionsOf(this.#shape));
     if (best && rows.every((row) => this.#isBest(row))) {
-      best.best.dispatch(pass, best.groups.best, count);
+      best.kernels.best.dispatch(pass, best.tiles[tile]!.best, count);
       return;
     }
     if (!this.#draws) throw new Error('rows are drawn before the kernels for it are there');
