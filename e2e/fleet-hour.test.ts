@@ -8,6 +8,7 @@ import { ScriptedFleet } from './harness/scripted-fleet.ts';
 import { until } from './harness/wait.ts';
 
 const MINUTES = Number(process.env.SHOAL_FLEET_MINUTES ?? (process.env.SHOAL_LONG === '1' ? 60 : 3));
+if (!(MINUTES >= 3)) throw new Error(`${MINUTES} minutes show no growth: SHOAL_FLEET_MINUTES is 3 at least`);
 const NODES = 100;
 const MOST_BUSY = 0.05;
 /** After its first minute. History fills for an hour: 720 points of 27 numbers. */

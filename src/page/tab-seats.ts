@@ -22,7 +22,7 @@ export function tabsShareConnections(): boolean {
  */
 export async function takeSeat(signal: AbortSignal, takeOver: AbortSignal, onWait: () => void): Promise<TabSeat> {
   for (const name of SEATS) {
-    const seat = await request(name, { ifAvailable: true });
+    const seat = await request(name, { ifAvailable: true }).catch(seatOfItsOwn);
     if (seat) return seat;
   }
   signal.throwIfAborted();
@@ -47,6 +47,12 @@ export async function takeSeat(signal: AbortSignal, takeOver: AbortSignal, onWai
     }
     rest.abort();
   }
+}
+
+/** A page whose browser refuses it locks can't know of other tabs: it serves, as the only one would. */
+function seatOfItsOwn(error: unknown): TabSeat {
+  if (!(error instanceof DOMException && error.name === 'SecurityError')) throw error;
+  return { release: () => {}, taken: new Promise(() => {}) };
 }
 
 /** The seat, once it is there; undefined: it is not available. Rejects when the wish for it is called off. */

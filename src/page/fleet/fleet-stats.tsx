@@ -1,7 +1,7 @@
 import type { Percentiles } from '../../contract/gen/fleet_monitor_pb.ts';
 import type { FleetWatch } from './fleet-watch.ts';
 import { count, duration, percent, rate } from './format.ts';
-import { meanOf, type NodeRow, sumOf } from './node-rows.ts';
+import { meanHitRate, type NodeRow, poolUsage, sumOf } from './node-rows.ts';
 
 /** What the fleet does now, in a few numbers. */
 export function FleetStats({ watch, rows }: { watch: FleetWatch; rows: readonly NodeRow[] }) {
@@ -15,8 +15,8 @@ export function FleetStats({ watch, rows }: { watch: FleetWatch; rows: readonly 
         <Stat name="Running" value={count(aggregate?.totalRunningReqs)} more="sequences" />
         <Stat name="Queue" value={count(aggregate?.totalWaitingReqs)} more="waiting" />
         <Stat name="Throughput" value={rate(sumOf(rows, 'throughput'))} more="tokens/s" />
-        <Stat name="KV in use" value={percent(meanOf(rows, 'usage'))} />
-        <Stat name="Prefix hits" value={percent(meanOf(rows, 'hitRate'))} />
+        <Stat name="KV in use" value={percent(poolUsage(rows))} />
+        <Stat name="Prefix hits" value={percent(meanHitRate(rows))} />
       </dl>
       {watch.history.value && <Counted {...watch.history.value} />}
       {watch.history.value && (

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ListNodesResponseSchema, Node_State } from '../../contract/gen/fleet_monitor_pb.ts';
 import { SchedulerLoadSchema } from '../../contract/gen/sglang_scheduler_pb.ts';
-import { meanOf, type NodeRow, nodeRows, sortedRows, sumOf } from './node-rows.ts';
+import { type NodeRow, nodeRows, poolUsage, sortedRows, sumOf } from './node-rows.ts';
 
 const memory = { weightGb: 1, kvCacheGb: 1 };
 
@@ -15,7 +15,7 @@ test('of GetLoads alone, a figure counts where the node told a load', () => {
   const [told, silent] = nodeRows(loads, undefined);
   expect(told).toMatchObject({ rank: 0, running: 2, throughput: 0, usage: 0, hitRate: undefined, adapter: undefined });
   expect(silent).toMatchObject({ rank: 3, running: 0, throughput: undefined, usage: undefined });
-  expect([sumOf([told!, silent!], 'throughput'), meanOf([silent!], 'usage')]).toEqual([0, undefined]);
+  expect([sumOf([told!, silent!], 'throughput'), poolUsage([silent!])]).toEqual([0, undefined]);
 });
 
 test('of an operator’s list, each node is a row, with its load where it serves', () => {
@@ -29,6 +29,15 @@ test('of an operator’s list, each node is a row, with its load where it serves
   const [here, gone] = nodeRows([create(SchedulerLoadSchema, { dpRank: 0, numWaitingReqs: 2 })], listed);
   expect(here).toMatchObject({ nodeId: 'a', usage: 0.25, waiting: 2, attachedMs: 5_000, speed: undefined });
   expect(gone).toMatchObject({ nodeId: 'b', usage: undefined, waiting: undefined, running: 3, heardMs: 8_000 });
+});
+
+test('KV in use is of all pools that are known, a large one counting for more', () => {
+  const nodes = [
+    { rank: 0, state: Node_State.SERVING, poolTokens: 300, usedTokens: 30 },
+    { rank: 1, state: Node_State.SERVING, poolTokens: 100, usedTokens: 90 },
+    { rank: 2, state: Node_State.SERVING, poolTokens: 100 },
+  ];
+  expect(poolUsage(nodeRows([], create(ListNodesResponseSchema, { nowMs: 0, nodes })))).toBeCloseTo(0.3);
 });
 
 test('what a node told before it was out of reach is no figure of now', () => {

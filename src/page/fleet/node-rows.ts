@@ -29,6 +29,8 @@ export interface NodeRow {
   readonly throughput: number | undefined;
   /** Parts in [0, 1]. */
   readonly usage: number | undefined;
+  /** Tokens of its KV pool; 0: not known. */
+  readonly poolTokens: number;
   readonly hitRate: number | undefined;
   readonly tokens: number | undefined;
   /** Milliseconds since it attached, and since it was heard. */
@@ -61,6 +63,7 @@ function rowOfLoad(load: SchedulerLoad): NodeRow {
     waiting: load.numWaitingReqs,
     throughput: told ? load.genThroughput : undefined,
     usage: told ? load.tokenUsage : undefined,
+    poolTokens: load.maxTotalNumTokens,
     // Of a node that has found nothing yet it is 0 as well.
     hitRate: told && load.cacheHitRate > 0 ? load.cacheHitRate : undefined,
   };
@@ -85,6 +88,7 @@ function rowOfNode(node: Node, load: SchedulerLoad | undefined, nowMs: number): 
     speed: node.sampleTokensPerSecond,
     throughput: told.genThroughput,
     usage: told.usedTokens === undefined ? undefined : told.usedTokens / node.poolTokens,
+    poolTokens: node.poolTokens,
     hitRate: told.cacheHitRate,
     tokens: Number(node.tokens),
     attachedMs: nowMs - node.attachedAtMs,
@@ -125,9 +129,16 @@ export function sortedRows(rows: readonly NodeRow[], { key, descending }: Sortin
   });
 }
 
-/** Mean over the rows that know it. */
-export function meanOf(rows: readonly NodeRow[], key: 'usage' | 'hitRate'): number | undefined {
-  const known = rows.flatMap((row) => row[key] ?? []);
+/** Of the pools of all that tell how much of theirs is in use, as in the chart. */
+export function poolUsage(rows: readonly NodeRow[]): number | undefined {
+  const known = rows.flatMap(({ usage, poolTokens }) => (usage === undefined ? [] : [{ usage, poolTokens }]));
+  const all = known.reduce((sum, { poolTokens }) => sum + poolTokens, 0);
+  return all === 0 ? undefined : known.reduce((sum, { usage, poolTokens }) => sum + usage * poolTokens, 0) / all;
+}
+
+/** Mean hit rate over the rows that know it. */
+export function meanHitRate(rows: readonly NodeRow[]): number | undefined {
+  const known = rows.flatMap(({ hitRate }) => hitRate ?? []);
   return known.length === 0 ? undefined : known.reduce((sum, value) => sum + value, 0) / known.length;
 }
 

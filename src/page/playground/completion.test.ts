@@ -128,3 +128,16 @@ it('stops when it is told to', async () => {
   expect(completion.problem.value).toBeUndefined();
   expect(completion.samples.value[0]!.text).toBe(' b');
 });
+
+it('tells a chat what was said without special tokens, also where they are shown', async () => {
+  const shown = { ...fields, n: '1', skipSpecialTokens: false };
+  const completion = new Completion(
+    answers(chunk(0, 2, 1), complete(0, 2, 1, 5)),
+    requestOf(shown, [0, 1], 'r'),
+    tokens,
+    shown,
+  );
+  await completion.over;
+  expect(completion.samples.value[0]!.text).toBe(' b a</s>');
+  expect(completion.said).toBe(' b a');
+});

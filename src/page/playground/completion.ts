@@ -64,6 +64,7 @@ export type GenerateCall = (
 
 /** One request as it is answered. */
 export class Completion {
+  readonly id: string;
   readonly state = signal<CompletionState>('waiting');
   /** Why it failed. */
   readonly problem = signal<ConnectError | undefined>(undefined);
@@ -79,6 +80,8 @@ export class Completion {
   /** Settles once it is over, however it ended. */
   readonly over: Promise<void>;
   readonly #gathered: Gathered[];
+  /** One that has read the prompt, and leaves special tokens out. */
+  readonly #detokenizer: () => Detokenizer;
   readonly #stop = new AbortController();
   readonly #startedAt = performance.now();
   #firstAt: number | undefined;
@@ -88,6 +91,12 @@ export class Completion {
 
   constructor(call: GenerateCall, request: GenerateRequest, tokens: TokenBytes, fields: Fields) {
     const prompt = request.tokenized?.inputIds ?? [];
+    this.id = request.requestId;
+    this.#detokenizer = () => {
+      const detokenizer = new Detokenizer(tokens, { skipSpecialTokens: true });
+      for (const id of prompt) detokenizer.push(id);
+      return detokenizer;
+    };
     // As the relay counts them: none asked for is one, and more than it serves it refuses.
     const samples = Math.min(Math.max(request.samplingParams?.n ?? 1, 1), MAX_SAMPLES);
     this.#gathered = Array.from(
@@ -100,6 +109,12 @@ export class Completion {
 
   get running(): boolean {
     return this.state.value === 'waiting' || this.state.value === 'streaming';
+  }
+
+  /** The first sample as a chat's past has it: its template writes the special tokens. */
+  get said(): string {
+    const detokenizer = this.#detokenizer();
+    return (this.#gathered[0]?.tokens ?? []).map(({ id }) => detokenizer.push(id)).join('') + detokenizer.finish();
   }
 
   stop(): void {

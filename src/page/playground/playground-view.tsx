@@ -149,8 +149,8 @@ function Chat({ model }: { readonly model: PlaygroundModel }) {
     <>
       {last ? (
         <ol class="chat" aria-label="Chat">
-          {turns.value.map(({ text, completion }, place) => (
-            <li key={place}>
+          {turns.value.map(({ text, completion }) => (
+            <li key={completion.id}>
               <p class="said">
                 <span class="visually-hidden">You: </span>
                 {text}
@@ -180,7 +180,7 @@ function Prompt({ model }: { readonly model: PlaygroundModel }) {
     <>
       <Composer />
       {value ? (
-        <Answer completion={value.completion} tokens={model.tokens} />
+        <Answer key={value.completion.id} completion={value.completion} tokens={model.tokens} />
       ) : (
         <p class="empty">The model goes on from the prompt. What you write is seen by the nodes that answer.</p>
       )}

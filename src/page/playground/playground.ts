@@ -34,6 +34,8 @@ export const draft = signal('');
 export const turns = signal<readonly Turn[]>([]);
 /** What the raw prompt's last run made, with its prompt. */
 export const run = signal<Turn | undefined>(undefined);
+/** Numbers that the browser can't read as they were typed: their fields hold nothing, and are not empty. */
+const unreadable = new Set<keyof Fields>();
 /** Why a request was not sent. */
 export const fault = signal<{ readonly field: keyof Fields | undefined; readonly message: string } | undefined>(
   undefined,
@@ -98,6 +100,7 @@ function anotherViewer(forget: boolean): void {
     system.value = '';
     fault.value = undefined;
     fields.value = DEFAULT_FIELDS;
+    unreadable.clear();
   });
 }
 
@@ -108,12 +111,16 @@ function refusal(error: unknown): ModelState | undefined {
   return { name: 'refused', why, token: code === Code.PermissionDenied || viewerToken.value !== undefined };
 }
 
-export function setField<K extends keyof Fields>(field: K, value: Fields[K]): void {
+/** `readable`: the value is all that was typed. */
+export function setField<K extends keyof Fields>(field: K, value: Fields[K], readable = true): void {
+  if (readable) unreadable.delete(field);
+  else unreadable.add(field);
   fields.value = { ...fields.value, [field]: value };
   if (fault.value?.field === field) fault.value = undefined;
 }
 
 export function resetFields(): void {
+  unreadable.clear();
   const { value } = modelState;
   fields.value = { ...DEFAULT_FIELDS, ...(value.name === 'open' ? value.model.advised : {}) };
   fault.value = undefined;
@@ -141,6 +148,8 @@ export function send(): void {
     }
     // A chat goes on with one answer.
     const chosen = chat ? { ...fields.value, n: '1' } : fields.value;
+    const [odd] = unreadable;
+    if (odd) throw new FieldError(odd, 'it must be a number');
     const request = requestOf(chosen, inputIds, `page-${randomId()}`);
     const turn = { text, completion: new Completion(generate, request, model.tokens, chosen) };
     if (chat) {
@@ -173,7 +182,7 @@ const generate: ConstructorParameters<typeof Completion>[0] = (request, options)
 function messages(next: string): ChatMessage[] {
   const past = turns.value.flatMap(({ text, completion }): ChatMessage[] => [
     { role: 'user', content: text },
-    { role: 'assistant', content: completion.samples.value[0]?.text ?? '' },
+    { role: 'assistant', content: completion.said },
   ]);
   const first: ChatMessage[] = system.value.trim() === '' ? [] : [{ role: 'system', content: system.value }];
   return [...first, ...past, { role: 'user', content: next }];

@@ -58,7 +58,7 @@ export function NumberSetting(
         min={min}
         max={max}
         placeholder={placeholder}
-        onInput={(event) => setField(field, event.currentTarget.value)}
+        onInput={({ currentTarget }) => setField(field, currentTarget.value, !currentTarget.validity.badInput)}
       />
     </Frame>
   );

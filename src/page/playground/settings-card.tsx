@@ -65,9 +65,10 @@ function Group(props: {
   const { value } = fault;
   const wrong = value?.field !== undefined && props.fields.includes(value.field);
   const [open, setOpen] = useState(false);
+  // Also where the same field is wrong once more.
   useEffect(() => {
     if (wrong) setOpen(true);
-  }, [wrong]);
+  }, [value]);
   return (
     <details class="settings-group" open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>{props.title}</summary>

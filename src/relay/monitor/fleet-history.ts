@@ -85,10 +85,11 @@ export class FleetHistory {
   jobEnded(job: Job): void {
     const { counts } = this;
     counts.requests++;
-    if (!job.whole) counts.aborted++;
+    // How long one lasted that came to nothing is no latency of an answer.
+    if (job.whole) this.current.whole.add(this.now() - job.arrivedAt);
+    else counts.aborted++;
     counts.promptTokens += job.request.inputIds.length;
     counts.cachedTokens += job.cachedTokens ?? 0;
-    this.current.whole.add(this.now() - job.arrivedAt);
   }
 
   failedOver(jobs: number): void {
