@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file node_relay.proto.
  */
 export const file_node_relay: GenFile = /*@__PURE__*/
-  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIo4DCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIABIqCgdwcm9maWxlGAogASgLMhcuc2hvYWwucmVsYXkudjEuUHJvZmlsZUgAQgkKB2NvbW1hbmQiiwIKB1dlbGNvbWUSEwoLcmVsYXlfZXBvY2gYASABKAQSFQoNc2Vzc2lvbl9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX3Rva2VuGAMgASgJEgwKBHJhbmsYBCABKA0SEAoIbGVhc2VfbXMYBSABKA0SFAoMaGVhcnRiZWF0X21zGAYgASgNEg8KB3Jlc3VtZWQYByABKAgSFwoPbGFzdF9yZXBvcnRfc2VxGAggASgEEiQKBWJ1aWxkGAkgASgLMhUuc2hvYWwucmVsYXkudjEuQnVpbGQSNwoPc2NoZWR1bGVfcG9saWN5GAogASgOMh4uc2hvYWwucmVsYXkudjEuU2NoZWR1bGVQb2xpY3kitgMKCEdlbmVyYXRlEg4KBmpvYl9pZBgBIAEoBBIRCglpbnB1dF9pZHMYAiADKA0SMAoIc2FtcGxpbmcYAyABKAsyHi5zaG9hbC5yZWxheS52MS5TYW1wbGluZ1BhcmFtcxInCgdzYW1wbGVzGAQgAygLMhYuc2hvYWwucmVsYXkudjEuU2FtcGxlEhcKD291dHB1dF9sb2dwcm9icxgFIAEoCBIUCgx0b3BfbG9ncHJvYnMYBiABKA0SEAoIcHJpb3JpdHkYByABKAUSEwoLbG9ncHJvYl9pZHMYCCADKA0SGgoNbG9ncHJvYl9zdGFydBgJIAEoDUgBiAEBEhUKDWhpZGRlbl9zdGF0ZXMYCiABKAgSFAoMaW5wdXRfZW1iZWRzGAsgASgMEhUKC2pzb25fc2NoZW1hGAwgASgJSAASDwoFcmVnZXgYDSABKAlIABIWCgxlYm5mX2dyYW1tYXIYDiABKAlIABIYCg5zdHJ1Y3R1cmFsX3RhZxgPIAEoCUgAEhMKC3RyYWNlcGFyZW50GBAgASgJQgwKCmNvbnN0cmFpbnRCEAoOX2xvZ3Byb2Jfc3RhcnQiHgoKRmx1c2hDYWNoZRIQCghmbHVzaF9pZBgBIAEoBCI+CgdQcm9maWxlEhIKCnByb2ZpbGVfaWQYASABKAQSDQoFc3RlcHMYAiABKA0SEAoIYnlfc3RhZ2UYAyABKAgiPAoGU2FtcGxlEg0KBWluZGV4GAEgASgNEg4KBmNyZWRpdBgCIAEoDRITCgtlbWl0dGVkX2lkcxgDIAMoDSLxAgoOU2FtcGxpbmdQYXJhbXMSEwoLdGVtcGVyYXR1cmUYASABKAISDQoFdG9wX3AYAiABKAISDQoFdG9wX2sYAyABKA0SDQoFbWluX3AYBCABKAISDAoEc2VlZBgFIAEoBBIWCg5tYXhfbmV3X3Rva2VucxgGIAEoDRIWCg5zdG9wX3Rva2VuX2lkcxgHIAMoDRIUCgxzdG9wX3N0cmluZ3MYCCADKAkSGwoTc2tpcF9zcGVjaWFsX3Rva2VucxgJIAEoCBIZChFmcmVxdWVuY3lfcGVuYWx0eRgKIAEoAhIYChBwcmVzZW5jZV9wZW5hbHR5GAsgASgCEhoKEnJlcGV0aXRpb25fcGVuYWx0eRgMIAEoAhIWCg5taW5fbmV3X3Rva2VucxgNIAEoDRIXCg9tYXNrZWRfc3RvcF9pZHMYDiADKA0SKgoMbG9naXRfYmlhc2VzGA8gAygLMhQuc2hvYWwucmVsYXkudjEuQmlhcyImCgRCaWFzEhAKCHRva2VuX2lkGAEgASgNEgwKBGJpYXMYAiABKAIiFwoFQWJvcnQSDgoGam9iX2lkGAEgASgEIjYKBUdyYW50Eg4KBmpvYl9pZBgBIAEoBBINCgVpbmRleBgCIAEoDRIOCgZjcmVkaXQYAyABKA0iBgoEUGluZyItCgVEcmFpbhIOCgZyZWFzb24YASABKAkSFAoMaGFuZF9vdmVyX21zGAIgASgNIswBCg1SZXBvcnRSZXF1ZXN0EhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBILCgNzZXEYBCABKAQSGAoQbGFzdF9jb21tYW5kX3NlcRgFIAEoBBIpCgZldmVudHMYBiADKAsyGS5zaG9hbC5yZWxheS52MS5Ob2RlRXZlbnQSJgoEbG9hZBgHIAEoCzIYLnNob2FsLnJlbGF5LnYxLk5vZGVMb2FkIikKDlJlcG9ydFJlc3BvbnNlEhcKD2xhc3RfcmVwb3J0X3NlcRgBIAEoBCL2AwoJTm9kZUV2ZW50Eg4KBmpvYl9pZBgBIAEoBBINCgVpbmRleBgCIAEoDRIoCgZ0b2tlbnMYAyABKAsyFi5zaG9hbC5yZWxheS52MS5Ub2tlbnNIABIsCghmaW5pc2hlZBgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkSAASKAoGZmFpbGVkGAUgASgLMhYuc2hvYWwucmVsYXkudjEuRmFpbGVkSAASNQoNY2FjaGVfZmx1c2hlZBgGIAEoCzIcLnNob2FsLnJlbGF5LnYxLkNhY2hlRmx1c2hlZEgAEjcKDmlucHV0X2xvZ3Byb2JzGAcgASgLMh0uc2hvYWwucmVsYXkudjEuSW5wdXRMb2dwcm9ic0gAEiwKCHByb2ZpbGVkGAggASgLMhguc2hvYWwucmVsYXkudjEuUHJvZmlsZWRIABIzCgxjYWNoZV9zdG9yZWQYCSABKAsyGy5zaG9hbC5yZWxheS52MS5DYWNoZVN0b3JlZEgAEjUKDWNhY2hlX3JlbW92ZWQYCiABKAsyHC5zaG9hbC5yZWxheS52MS5DYWNoZVJlbW92ZWRIABI1Cg1jYWNoZV9jbGVhcmVkGAsgASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVDbGVhcmVkSABCBwoFZXZlbnQi4wEKBlRva2VucxIOCgZvZmZzZXQYASABKA0SEQoJdG9rZW5faWRzGAIgAygNEhUKDWNhY2hlZF90b2tlbnMYAyABKA0SEAoIbG9ncHJvYnMYBCADKAISMQoMdG9wX2xvZ3Byb2JzGAUgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBiADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMSLQoNaGlkZGVuX3N0YXRlcxgHIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyK0AQoNSW5wdXRMb2dwcm9icxIQCghwb3NpdGlvbhgBIAEoDRIxCghsb2dwcm9icxgCIAMoCzIfLnNob2FsLnJlbGF5LnYxLk9wdGlvbmFsTG9ncHJvYhIxCgx0b3BfbG9ncHJvYnMYAyADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icxIrCgtpZF9sb2dwcm9icxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyIvCg9PcHRpb25hbExvZ3Byb2ISEgoFdmFsdWUYASABKAJIAIgBAUIICgZfdmFsdWUiGAoGRmxvYXRzEg4KBnZhbHVlcxgBIAMoAiIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiuQIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0SLAoMaGlkZGVuX3N0YXRlGAYgASgLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzIlYKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIPCgtSRUFTT05fU1RPUBABEhEKDVJFQVNPTl9MRU5HVEgQAhIQCgxSRUFTT05fQUJPUlQQA0IJCgdtYXRjaGVkIlAKC0NhY2hlU3RvcmVkEhMKBnBhcmVudBgBIAEoDUgAiAEBEg4KBmJsb2NrcxgCIAMoDRIRCgl0b2tlbl9pZHMYAyADKA1CCQoHX3BhcmVudCIeCgxDYWNoZVJlbW92ZWQSDgoGYmxvY2tzGAEgAygNIg4KDENhY2hlQ2xlYXJlZCI2CgxDYWNoZUZsdXNoZWQSEAoIZmx1c2hfaWQYASABKAQSFAoMZnJlZWRfdG9rZW5zGAIgASgNIl4KCFByb2ZpbGVkEhIKCnByb2ZpbGVfaWQYASABKAQSLQoGc3RhZ2VzGAIgAygLMh0uc2hvYWwucmVsYXkudjEuUHJvZmlsZWRTdGFnZRIPCgdwcm9ibGVtGAMgASgJIm0KDVByb2ZpbGVkU3RhZ2USDQoFc3RhZ2UYASABKAkSDQoFc3RlcHMYAiABKA0SDQoFY2xvY2sYAyABKAkSLwoHa2VybmVscxgEIAMoCzIeLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkS2VybmVsIqIBCg5Qcm9maWxlZEtlcm5lbBIOCgZrZXJuZWwYASABKAkSDQoFY2FsbHMYAiABKAESCgoCbXMYAyABKAESHgoRZ2J5dGVzX3Blcl9zZWNvbmQYBCABKAFIAIgBARITCgZnZmxvcHMYBSABKAFIAYgBARIPCgdyZXBlYXRzGAYgASgNQhQKEl9nYnl0ZXNfcGVyX3NlY29uZEIJCgdfZ2Zsb3BzIicKBkZhaWxlZBIMCgRjb2RlGAEgASgNEg8KB21lc3NhZ2UYAiABKAkingUKCE5vZGVMb2FkEhQKB3J1bm5pbmcYASABKA1IAIgBARIUCgd3YWl0aW5nGAIgASgNSAGIAQESGAoLdXNlZF90b2tlbnMYAyABKA1IAogBARIXCgptYXhfdG9rZW5zGAQgASgNSAOIAQESGwoOZ2VuX3Rocm91Z2hwdXQYBSABKAFIBIgBARIbCg5jYWNoZV9oaXRfcmF0ZRgGIAEoAUgFiAEBEhgKC21heF9ydW5uaW5nGAcgASgNSAaIAQESGQoMd2VpZ2h0X2J5dGVzGAggASgESAeIAQESFQoIa3ZfYnl0ZXMYCSABKARICIgBARIWCglncHVfYnl0ZXMYCiABKARICYgBARIXCgpoZWFwX2J5dGVzGAsgASgESAqIAQESEwoGaGlkZGVuGAwgASgISAuIAQESFgoJcmV0cmFjdGVkGA0gASgNSAyIAQESGgoNY2FjaGVkX3Rva2VucxgOIAEoDUgNiAEBEiQKF3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zGA8gASgNSA6IAQESEwoGcGF1c2VkGBAgASgISA+IAQFCCgoIX3J1bm5pbmdCCgoIX3dhaXRpbmdCDgoMX3VzZWRfdG9rZW5zQg0KC19tYXhfdG9rZW5zQhEKD19nZW5fdGhyb3VnaHB1dEIRCg9fY2FjaGVfaGl0X3JhdGVCDgoMX21heF9ydW5uaW5nQg8KDV93ZWlnaHRfYnl0ZXNCCwoJX2t2X2J5dGVzQgwKCl9ncHVfYnl0ZXNCDQoLX2hlYXBfYnl0ZXNCCQoHX2hpZGRlbkIMCgpfcmV0cmFjdGVkQhAKDl9jYWNoZWRfdG9rZW5zQhoKGF93YWl0aW5nX3VuY2FjaGVkX3Rva2Vuc0IJCgdfcGF1c2VkImIKDURldGFjaFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEg4KBnJlYXNvbhgEIAEoCSIQCg5EZXRhY2hSZXNwb25zZSpPCglQcmVjaXNpb24SGQoVUFJFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASEwoPUFJFQ0lTSU9OX0VYQUNUEAESEgoOUFJFQ0lTSU9OX0ZBU1QQAipDCgZLdlR5cGUSFwoTS1ZfVFlQRV9VTlNQRUNJRklFRBAAEg8KC0tWX1RZUEVfRjMyEAESDwoLS1ZfVFlQRV9GMTYQAiqCAQoOU2NoZWR1bGVQb2xpY3kSHwobU0NIRURVTEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASFwoTU0NIRURVTEVfUE9MSUNZX0xQTRABEhgKFFNDSEVEVUxFX1BPTElDWV9GQ0ZTEAISHAoYU0NIRURVTEVfUE9MSUNZX1BSSU9SSVRZEAMy5QEKCU5vZGVSZWxheRJGCgZBdHRhY2gSHS5zaG9hbC5yZWxheS52MS5BdHRhY2hSZXF1ZXN0Ghsuc2hvYWwucmVsYXkudjEuTm9kZUNvbW1hbmQwARJHCgZSZXBvcnQSHS5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuUmVwb3J0UmVzcG9uc2USRwoGRGV0YWNoEh0uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVxdWVzdBoeLnNob2FsLnJlbGF5LnYxLkRldGFjaFJlc3BvbnNlYgZwcm90bzM");
+  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIrYDCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIABIqCgdwcm9maWxlGAogASgLMhcuc2hvYWwucmVsYXkudjEuUHJvZmlsZUgAEiYKBWVtYmVkGAsgASgLMhUuc2hvYWwucmVsYXkudjEuRW1iZWRIAEIJCgdjb21tYW5kIosCCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkEjcKD3NjaGVkdWxlX3BvbGljeRgKIAEoDjIeLnNob2FsLnJlbGF5LnYxLlNjaGVkdWxlUG9saWN5IrYDCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNEhAKCHByaW9yaXR5GAcgASgFEhMKC2xvZ3Byb2JfaWRzGAggAygNEhoKDWxvZ3Byb2Jfc3RhcnQYCSABKA1IAYgBARIVCg1oaWRkZW5fc3RhdGVzGAogASgIEhQKDGlucHV0X2VtYmVkcxgLIAEoDBIVCgtqc29uX3NjaGVtYRgMIAEoCUgAEg8KBXJlZ2V4GA0gASgJSAASFgoMZWJuZl9ncmFtbWFyGA4gASgJSAASGAoOc3RydWN0dXJhbF90YWcYDyABKAlIABITCgt0cmFjZXBhcmVudBgQIAEoCUIMCgpjb25zdHJhaW50QhAKDl9sb2dwcm9iX3N0YXJ0IlgKBUVtYmVkEg4KBmpvYl9pZBgBIAEoBBIqCgZpbnB1dHMYAiADKAsyGi5zaG9hbC5yZWxheS52MS5FbWJlZElucHV0EhMKC3RyYWNlcGFyZW50GAMgASgJIkYKCkVtYmVkSW5wdXQSDQoFaW5kZXgYASABKA0SEQoJaW5wdXRfaWRzGAIgAygNEhYKDnRva2VuX3R5cGVfaWRzGAMgAygNIh4KCkZsdXNoQ2FjaGUSEAoIZmx1c2hfaWQYASABKAQiPgoHUHJvZmlsZRISCgpwcm9maWxlX2lkGAEgASgEEg0KBXN0ZXBzGAIgASgNEhAKCGJ5X3N0YWdlGAMgASgIIjwKBlNhbXBsZRINCgVpbmRleBgBIAEoDRIOCgZjcmVkaXQYAiABKA0SEwoLZW1pdHRlZF9pZHMYAyADKA0i8QIKDlNhbXBsaW5nUGFyYW1zEhMKC3RlbXBlcmF0dXJlGAEgASgCEg0KBXRvcF9wGAIgASgCEg0KBXRvcF9rGAMgASgNEg0KBW1pbl9wGAQgASgCEgwKBHNlZWQYBSABKAQSFgoObWF4X25ld190b2tlbnMYBiABKA0SFgoOc3RvcF90b2tlbl9pZHMYByADKA0SFAoMc3RvcF9zdHJpbmdzGAggAygJEhsKE3NraXBfc3BlY2lhbF90b2tlbnMYCSABKAgSGQoRZnJlcXVlbmN5X3BlbmFsdHkYCiABKAISGAoQcHJlc2VuY2VfcGVuYWx0eRgLIAEoAhIaChJyZXBldGl0aW9uX3BlbmFsdHkYDCABKAISFgoObWluX25ld190b2tlbnMYDSABKA0SFwoPbWFza2VkX3N0b3BfaWRzGA4gAygNEioKDGxvZ2l0X2JpYXNlcxgPIAMoCzIULnNob2FsLnJlbGF5LnYxLkJpYXMiJgoEQmlhcxIQCgh0b2tlbl9pZBgBIAEoDRIMCgRiaWFzGAIgASgCIhcKBUFib3J0Eg4KBmpvYl9pZBgBIAEoBCI2CgVHcmFudBIOCgZqb2JfaWQYASABKAQSDQoFaW5kZXgYAiABKA0SDgoGY3JlZGl0GAMgASgNIgYKBFBpbmciLQoFRHJhaW4SDgoGcmVhc29uGAEgASgJEhQKDGhhbmRfb3Zlcl9tcxgCIAEoDSLMAQoNUmVwb3J0UmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSCwoDc2VxGAQgASgEEhgKEGxhc3RfY29tbWFuZF9zZXEYBSABKAQSKQoGZXZlbnRzGAYgAygLMhkuc2hvYWwucmVsYXkudjEuTm9kZUV2ZW50EiYKBGxvYWQYByABKAsyGC5zaG9hbC5yZWxheS52MS5Ob2RlTG9hZCIpCg5SZXBvcnRSZXNwb25zZRIXCg9sYXN0X3JlcG9ydF9zZXEYASABKAQipAQKCU5vZGVFdmVudBIOCgZqb2JfaWQYASABKAQSDQoFaW5kZXgYAiABKA0SKAoGdG9rZW5zGAMgASgLMhYuc2hvYWwucmVsYXkudjEuVG9rZW5zSAASLAoIZmluaXNoZWQYBCABKAsyGC5zaG9hbC5yZWxheS52MS5GaW5pc2hlZEgAEigKBmZhaWxlZBgFIAEoCzIWLnNob2FsLnJlbGF5LnYxLkZhaWxlZEgAEjUKDWNhY2hlX2ZsdXNoZWQYBiABKAsyHC5zaG9hbC5yZWxheS52MS5DYWNoZUZsdXNoZWRIABI3Cg5pbnB1dF9sb2dwcm9icxgHIAEoCzIdLnNob2FsLnJlbGF5LnYxLklucHV0TG9ncHJvYnNIABIsCghwcm9maWxlZBgIIAEoCzIYLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkSAASMwoMY2FjaGVfc3RvcmVkGAkgASgLMhsuc2hvYWwucmVsYXkudjEuQ2FjaGVTdG9yZWRIABI1Cg1jYWNoZV9yZW1vdmVkGAogASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVSZW1vdmVkSAASNQoNY2FjaGVfY2xlYXJlZBgLIAEoCzIcLnNob2FsLnJlbGF5LnYxLkNhY2hlQ2xlYXJlZEgAEiwKCGVtYmVkZGVkGAwgASgLMhguc2hvYWwucmVsYXkudjEuRW1iZWRkZWRIAEIHCgVldmVudCIaCghFbWJlZGRlZBIOCgZ2YWx1ZXMYASABKAwi4wEKBlRva2VucxIOCgZvZmZzZXQYASABKA0SEQoJdG9rZW5faWRzGAIgAygNEhUKDWNhY2hlZF90b2tlbnMYAyABKA0SEAoIbG9ncHJvYnMYBCADKAISMQoMdG9wX2xvZ3Byb2JzGAUgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBiADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMSLQoNaGlkZGVuX3N0YXRlcxgHIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyK0AQoNSW5wdXRMb2dwcm9icxIQCghwb3NpdGlvbhgBIAEoDRIxCghsb2dwcm9icxgCIAMoCzIfLnNob2FsLnJlbGF5LnYxLk9wdGlvbmFsTG9ncHJvYhIxCgx0b3BfbG9ncHJvYnMYAyADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icxIrCgtpZF9sb2dwcm9icxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyIvCg9PcHRpb25hbExvZ3Byb2ISEgoFdmFsdWUYASABKAJIAIgBAUIICgZfdmFsdWUiGAoGRmxvYXRzEg4KBnZhbHVlcxgBIAMoAiIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiuQIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0SLAoMaGlkZGVuX3N0YXRlGAYgASgLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzIlYKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIPCgtSRUFTT05fU1RPUBABEhEKDVJFQVNPTl9MRU5HVEgQAhIQCgxSRUFTT05fQUJPUlQQA0IJCgdtYXRjaGVkIlAKC0NhY2hlU3RvcmVkEhMKBnBhcmVudBgBIAEoDUgAiAEBEg4KBmJsb2NrcxgCIAMoDRIRCgl0b2tlbl9pZHMYAyADKA1CCQoHX3BhcmVudCIeCgxDYWNoZVJlbW92ZWQSDgoGYmxvY2tzGAEgAygNIg4KDENhY2hlQ2xlYXJlZCI2CgxDYWNoZUZsdXNoZWQSEAoIZmx1c2hfaWQYASABKAQSFAoMZnJlZWRfdG9rZW5zGAIgASgNIl4KCFByb2ZpbGVkEhIKCnByb2ZpbGVfaWQYASABKAQSLQoGc3RhZ2VzGAIgAygLMh0uc2hvYWwucmVsYXkudjEuUHJvZmlsZWRTdGFnZRIPCgdwcm9ibGVtGAMgASgJIm0KDVByb2ZpbGVkU3RhZ2USDQoFc3RhZ2UYASABKAkSDQoFc3RlcHMYAiABKA0SDQoFY2xvY2sYAyABKAkSLwoHa2VybmVscxgEIAMoCzIeLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkS2VybmVsIqIBCg5Qcm9maWxlZEtlcm5lbBIOCgZrZXJuZWwYASABKAkSDQoFY2FsbHMYAiABKAESCgoCbXMYAyABKAESHgoRZ2J5dGVzX3Blcl9zZWNvbmQYBCABKAFIAIgBARITCgZnZmxvcHMYBSABKAFIAYgBARIPCgdyZXBlYXRzGAYgASgNQhQKEl9nYnl0ZXNfcGVyX3NlY29uZEIJCgdfZ2Zsb3BzIicKBkZhaWxlZBIMCgRjb2RlGAEgASgNEg8KB21lc3NhZ2UYAiABKAkingUKCE5vZGVMb2FkEhQKB3J1bm5pbmcYASABKA1IAIgBARIUCgd3YWl0aW5nGAIgASgNSAGIAQESGAoLdXNlZF90b2tlbnMYAyABKA1IAogBARIXCgptYXhfdG9rZW5zGAQgASgNSAOIAQESGwoOZ2VuX3Rocm91Z2hwdXQYBSABKAFIBIgBARIbCg5jYWNoZV9oaXRfcmF0ZRgGIAEoAUgFiAEBEhgKC21heF9ydW5uaW5nGAcgASgNSAaIAQESGQoMd2VpZ2h0X2J5dGVzGAggASgESAeIAQESFQoIa3ZfYnl0ZXMYCSABKARICIgBARIWCglncHVfYnl0ZXMYCiABKARICYgBARIXCgpoZWFwX2J5dGVzGAsgASgESAqIAQESEwoGaGlkZGVuGAwgASgISAuIAQESFgoJcmV0cmFjdGVkGA0gASgNSAyIAQESGgoNY2FjaGVkX3Rva2VucxgOIAEoDUgNiAEBEiQKF3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zGA8gASgNSA6IAQESEwoGcGF1c2VkGBAgASgISA+IAQFCCgoIX3J1bm5pbmdCCgoIX3dhaXRpbmdCDgoMX3VzZWRfdG9rZW5zQg0KC19tYXhfdG9rZW5zQhEKD19nZW5fdGhyb3VnaHB1dEIRCg9fY2FjaGVfaGl0X3JhdGVCDgoMX21heF9ydW5uaW5nQg8KDV93ZWlnaHRfYnl0ZXNCCwoJX2t2X2J5dGVzQgwKCl9ncHVfYnl0ZXNCDQoLX2hlYXBfYnl0ZXNCCQoHX2hpZGRlbkIMCgpfcmV0cmFjdGVkQhAKDl9jYWNoZWRfdG9rZW5zQhoKGF93YWl0aW5nX3VuY2FjaGVkX3Rva2Vuc0IJCgdfcGF1c2VkImIKDURldGFjaFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEg4KBnJlYXNvbhgEIAEoCSIQCg5EZXRhY2hSZXNwb25zZSpPCglQcmVjaXNpb24SGQoVUFJFQ0lTSU9OX1VOU1BFQ0lGSUVEEAASEwoPUFJFQ0lTSU9OX0VYQUNUEAESEgoOUFJFQ0lTSU9OX0ZBU1QQAipDCgZLdlR5cGUSFwoTS1ZfVFlQRV9VTlNQRUNJRklFRBAAEg8KC0tWX1RZUEVfRjMyEAESDwoLS1ZfVFlQRV9GMTYQAiqCAQoOU2NoZWR1bGVQb2xpY3kSHwobU0NIRURVTEVfUE9MSUNZX1VOU1BFQ0lGSUVEEAASFwoTU0NIRURVTEVfUE9MSUNZX0xQTRABEhgKFFNDSEVEVUxFX1BPTElDWV9GQ0ZTEAISHAoYU0NIRURVTEVfUE9MSUNZX1BSSU9SSVRZEAMy5QEKCU5vZGVSZWxheRJGCgZBdHRhY2gSHS5zaG9hbC5yZWxheS52MS5BdHRhY2hSZXF1ZXN0Ghsuc2hvYWwucmVsYXkudjEuTm9kZUNvbW1hbmQwARJHCgZSZXBvcnQSHS5zaG9hbC5yZWxheS52MS5SZXBvcnRSZXF1ZXN0Gh4uc2hvYWwucmVsYXkudjEuUmVwb3J0UmVzcG9uc2USRwoGRGV0YWNoEh0uc2hvYWwucmVsYXkudjEuRGV0YWNoUmVxdWVzdBoeLnNob2FsLnJlbGF5LnYxLkRldGFjaFJlc3BvbnNlYgZwcm90bzM");
 
 /**
  * Which build of the page speaks: a node whose build differs from the relay's page reloads when idle.
@@ -295,6 +295,12 @@ export type NodeCommand = Message<"shoal.relay.v1.NodeCommand"> & {
      */
     value: Profile;
     case: "profile";
+  } | {
+    /**
+     * @generated from field: shoal.relay.v1.Embed embed = 11;
+     */
+    value: Embed;
+    case: "embed";
   } | { case: undefined; value?: undefined };
 };
 
@@ -503,6 +509,70 @@ export const GenerateSchema: GenMessage<Generate> = /*@__PURE__*/
   messageDesc(file_node_relay, 7);
 
 /**
+ * Make a vector of each input; answered by one `embedded` each. Of a model that generates nothing.
+ *
+ * @generated from message shoal.relay.v1.Embed
+ */
+export type Embed = Message<"shoal.relay.v1.Embed"> & {
+  /**
+   * As Generate's.
+   *
+   * @generated from field: uint64 job_id = 1;
+   */
+  jobId: bigint;
+
+  /**
+   * One for each text of the request, fewer after a failover.
+   *
+   * @generated from field: repeated shoal.relay.v1.EmbedInput inputs = 2;
+   */
+  inputs: EmbedInput[];
+
+  /**
+   * As Generate's.
+   *
+   * @generated from field: string traceparent = 3;
+   */
+  traceparent: string;
+};
+
+/**
+ * Describes the message shoal.relay.v1.Embed.
+ * Use `create(EmbedSchema)` to create a new message.
+ */
+export const EmbedSchema: GenMessage<Embed> = /*@__PURE__*/
+  messageDesc(file_node_relay, 8);
+
+/**
+ * @generated from message shoal.relay.v1.EmbedInput
+ */
+export type EmbedInput = Message<"shoal.relay.v1.EmbedInput"> & {
+  /**
+   * @generated from field: uint32 index = 1;
+   */
+  index: number;
+
+  /**
+   * @generated from field: repeated uint32 input_ids = 2;
+   */
+  inputIds: number[];
+
+  /**
+   * As many as input_ids, below the model's number of types; empty is all 0.
+   *
+   * @generated from field: repeated uint32 token_type_ids = 3;
+   */
+  tokenTypeIds: number[];
+};
+
+/**
+ * Describes the message shoal.relay.v1.EmbedInput.
+ * Use `create(EmbedInputSchema)` to create a new message.
+ */
+export const EmbedInputSchema: GenMessage<EmbedInput> = /*@__PURE__*/
+  messageDesc(file_node_relay, 9);
+
+/**
  * Forget every cached prefix that no sequence runs on; answered by `cache_flushed`.
  *
  * @generated from message shoal.relay.v1.FlushCache
@@ -519,7 +589,7 @@ export type FlushCache = Message<"shoal.relay.v1.FlushCache"> & {
  * Use `create(FlushCacheSchema)` to create a new message.
  */
 export const FlushCacheSchema: GenMessage<FlushCache> = /*@__PURE__*/
-  messageDesc(file_node_relay, 8);
+  messageDesc(file_node_relay, 10);
 
 /**
  * Measure the kernels of the next steps that run; answered by `profiled` once these are done, once another `profile`
@@ -553,7 +623,7 @@ export type Profile = Message<"shoal.relay.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_node_relay, 9);
+  messageDesc(file_node_relay, 11);
 
 /**
  * @generated from message shoal.relay.v1.Sample
@@ -584,7 +654,7 @@ export type Sample = Message<"shoal.relay.v1.Sample"> & {
  * Use `create(SampleSchema)` to create a new message.
  */
 export const SampleSchema: GenMessage<Sample> = /*@__PURE__*/
-  messageDesc(file_node_relay, 10);
+  messageDesc(file_node_relay, 12);
 
 /**
  * @generated from message shoal.relay.v1.SamplingParams
@@ -691,7 +761,7 @@ export type SamplingParams = Message<"shoal.relay.v1.SamplingParams"> & {
  * Use `create(SamplingParamsSchema)` to create a new message.
  */
 export const SamplingParamsSchema: GenMessage<SamplingParams> = /*@__PURE__*/
-  messageDesc(file_node_relay, 11);
+  messageDesc(file_node_relay, 13);
 
 /**
  * @generated from message shoal.relay.v1.Bias
@@ -713,7 +783,7 @@ export type Bias = Message<"shoal.relay.v1.Bias"> & {
  * Use `create(BiasSchema)` to create a new message.
  */
 export const BiasSchema: GenMessage<Bias> = /*@__PURE__*/
-  messageDesc(file_node_relay, 12);
+  messageDesc(file_node_relay, 14);
 
 /**
  * @generated from message shoal.relay.v1.Abort
@@ -730,7 +800,7 @@ export type Abort = Message<"shoal.relay.v1.Abort"> & {
  * Use `create(AbortSchema)` to create a new message.
  */
 export const AbortSchema: GenMessage<Abort> = /*@__PURE__*/
-  messageDesc(file_node_relay, 13);
+  messageDesc(file_node_relay, 15);
 
 /**
  * Cumulative, so that a repeated grant changes nothing.
@@ -759,7 +829,7 @@ export type Grant = Message<"shoal.relay.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_node_relay, 14);
+  messageDesc(file_node_relay, 16);
 
 /**
  * @generated from message shoal.relay.v1.Ping
@@ -772,7 +842,7 @@ export type Ping = Message<"shoal.relay.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_node_relay, 15);
+  messageDesc(file_node_relay, 17);
 
 /**
  * Finish what runs, then detach: nothing new comes. Sent to a node of another build than the relay's page.
@@ -798,7 +868,7 @@ export type Drain = Message<"shoal.relay.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_node_relay, 16);
+  messageDesc(file_node_relay, 18);
 
 /**
  * @generated from message shoal.relay.v1.ReportRequest
@@ -850,7 +920,7 @@ export type ReportRequest = Message<"shoal.relay.v1.ReportRequest"> & {
  * Use `create(ReportRequestSchema)` to create a new message.
  */
 export const ReportRequestSchema: GenMessage<ReportRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 17);
+  messageDesc(file_node_relay, 19);
 
 /**
  * @generated from message shoal.relay.v1.ReportResponse
@@ -867,7 +937,7 @@ export type ReportResponse = Message<"shoal.relay.v1.ReportResponse"> & {
  * Use `create(ReportResponseSchema)` to create a new message.
  */
 export const ReportResponseSchema: GenMessage<ReportResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 18);
+  messageDesc(file_node_relay, 20);
 
 /**
  * @generated from message shoal.relay.v1.NodeEvent
@@ -944,6 +1014,14 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
      */
     value: CacheCleared;
     case: "cacheCleared";
+  } | {
+    /**
+     * Of a job again: the vector of the input `index`, once.
+     *
+     * @generated from field: shoal.relay.v1.Embedded embedded = 12;
+     */
+    value: Embedded;
+    case: "embedded";
   } | { case: undefined; value?: undefined };
 };
 
@@ -952,7 +1030,26 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema: GenMessage<NodeEvent> = /*@__PURE__*/
-  messageDesc(file_node_relay, 19);
+  messageDesc(file_node_relay, 21);
+
+/**
+ * @generated from message shoal.relay.v1.Embedded
+ */
+export type Embedded = Message<"shoal.relay.v1.Embedded"> & {
+  /**
+   * Little-endian float32: what the model pools, normalised where the model's files say so; a classifier's logits.
+   *
+   * @generated from field: bytes values = 1;
+   */
+  values: Uint8Array;
+};
+
+/**
+ * Describes the message shoal.relay.v1.Embedded.
+ * Use `create(EmbeddedSchema)` to create a new message.
+ */
+export const EmbeddedSchema: GenMessage<Embedded> = /*@__PURE__*/
+  messageDesc(file_node_relay, 22);
 
 /**
  * @generated from message shoal.relay.v1.Tokens
@@ -1009,7 +1106,7 @@ export type Tokens = Message<"shoal.relay.v1.Tokens"> & {
  * Use `create(TokensSchema)` to create a new message.
  */
 export const TokensSchema: GenMessage<Tokens> = /*@__PURE__*/
-  messageDesc(file_node_relay, 20);
+  messageDesc(file_node_relay, 23);
 
 /**
  * Of consecutive prompt positions; from the first sample, before its first token.
@@ -1049,7 +1146,7 @@ export type InputLogprobs = Message<"shoal.relay.v1.InputLogprobs"> & {
  * Use `create(InputLogprobsSchema)` to create a new message.
  */
 export const InputLogprobsSchema: GenMessage<InputLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 21);
+  messageDesc(file_node_relay, 24);
 
 /**
  * @generated from message shoal.relay.v1.OptionalLogprob
@@ -1066,7 +1163,7 @@ export type OptionalLogprob = Message<"shoal.relay.v1.OptionalLogprob"> & {
  * Use `create(OptionalLogprobSchema)` to create a new message.
  */
 export const OptionalLogprobSchema: GenMessage<OptionalLogprob> = /*@__PURE__*/
-  messageDesc(file_node_relay, 22);
+  messageDesc(file_node_relay, 25);
 
 /**
  * @generated from message shoal.relay.v1.Floats
@@ -1083,7 +1180,7 @@ export type Floats = Message<"shoal.relay.v1.Floats"> & {
  * Use `create(FloatsSchema)` to create a new message.
  */
 export const FloatsSchema: GenMessage<Floats> = /*@__PURE__*/
-  messageDesc(file_node_relay, 23);
+  messageDesc(file_node_relay, 26);
 
 /**
  * Best first.
@@ -1107,7 +1204,7 @@ export type TopLogprobs = Message<"shoal.relay.v1.TopLogprobs"> & {
  * Use `create(TopLogprobsSchema)` to create a new message.
  */
 export const TopLogprobsSchema: GenMessage<TopLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 24);
+  messageDesc(file_node_relay, 27);
 
 /**
  * @generated from message shoal.relay.v1.Finished
@@ -1158,7 +1255,7 @@ export type Finished = Message<"shoal.relay.v1.Finished"> & {
  * Use `create(FinishedSchema)` to create a new message.
  */
 export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
-  messageDesc(file_node_relay, 25);
+  messageDesc(file_node_relay, 28);
 
 /**
  * @generated from enum shoal.relay.v1.Finished.Reason
@@ -1189,7 +1286,7 @@ export enum Finished_Reason {
  * Describes the enum shoal.relay.v1.Finished.Reason.
  */
 export const Finished_ReasonSchema: GenEnum<Finished_Reason> = /*@__PURE__*/
-  enumDesc(file_node_relay, 25, 0);
+  enumDesc(file_node_relay, 28, 0);
 
 /**
  * Whole blocks of 16 tokens that the prefix cache holds from now on: the first below `parent`, each other below the one
@@ -1225,7 +1322,7 @@ export type CacheStored = Message<"shoal.relay.v1.CacheStored"> & {
  * Use `create(CacheStoredSchema)` to create a new message.
  */
 export const CacheStoredSchema: GenMessage<CacheStored> = /*@__PURE__*/
-  messageDesc(file_node_relay, 26);
+  messageDesc(file_node_relay, 29);
 
 /**
  * Blocks that the prefix cache holds no more; those below them went before, or are among these.
@@ -1244,7 +1341,7 @@ export type CacheRemoved = Message<"shoal.relay.v1.CacheRemoved"> & {
  * Use `create(CacheRemovedSchema)` to create a new message.
  */
 export const CacheRemovedSchema: GenMessage<CacheRemoved> = /*@__PURE__*/
-  messageDesc(file_node_relay, 27);
+  messageDesc(file_node_relay, 30);
 
 /**
  * The prefix cache holds nothing any more.
@@ -1259,7 +1356,7 @@ export type CacheCleared = Message<"shoal.relay.v1.CacheCleared"> & {
  * Use `create(CacheClearedSchema)` to create a new message.
  */
 export const CacheClearedSchema: GenMessage<CacheCleared> = /*@__PURE__*/
-  messageDesc(file_node_relay, 28);
+  messageDesc(file_node_relay, 31);
 
 /**
  * @generated from message shoal.relay.v1.CacheFlushed
@@ -1283,7 +1380,7 @@ export type CacheFlushed = Message<"shoal.relay.v1.CacheFlushed"> & {
  * Use `create(CacheFlushedSchema)` to create a new message.
  */
 export const CacheFlushedSchema: GenMessage<CacheFlushed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 29);
+  messageDesc(file_node_relay, 32);
 
 /**
  * What steps took, kernel by kernel; at most 2 stages.
@@ -1314,7 +1411,7 @@ export type Profiled = Message<"shoal.relay.v1.Profiled"> & {
  * Use `create(ProfiledSchema)` to create a new message.
  */
 export const ProfiledSchema: GenMessage<Profiled> = /*@__PURE__*/
-  messageDesc(file_node_relay, 30);
+  messageDesc(file_node_relay, 33);
 
 /**
  * @generated from message shoal.relay.v1.ProfiledStage
@@ -1352,7 +1449,7 @@ export type ProfiledStage = Message<"shoal.relay.v1.ProfiledStage"> & {
  * Use `create(ProfiledStageSchema)` to create a new message.
  */
 export const ProfiledStageSchema: GenMessage<ProfiledStage> = /*@__PURE__*/
-  messageDesc(file_node_relay, 31);
+  messageDesc(file_node_relay, 34);
 
 /**
  * @generated from message shoal.relay.v1.ProfiledKernel
@@ -1402,7 +1499,7 @@ export type ProfiledKernel = Message<"shoal.relay.v1.ProfiledKernel"> & {
  * Use `create(ProfiledKernelSchema)` to create a new message.
  */
 export const ProfiledKernelSchema: GenMessage<ProfiledKernel> = /*@__PURE__*/
-  messageDesc(file_node_relay, 32);
+  messageDesc(file_node_relay, 35);
 
 /**
  * The sample can't go on at this node.
@@ -1428,7 +1525,7 @@ export type Failed = Message<"shoal.relay.v1.Failed"> & {
  * Use `create(FailedSchema)` to create a new message.
  */
 export const FailedSchema: GenMessage<Failed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 33);
+  messageDesc(file_node_relay, 36);
 
 /**
  * Counted values; what is not known is not set.
@@ -1536,7 +1633,7 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
  * Use `create(NodeLoadSchema)` to create a new message.
  */
 export const NodeLoadSchema: GenMessage<NodeLoad> = /*@__PURE__*/
-  messageDesc(file_node_relay, 34);
+  messageDesc(file_node_relay, 37);
 
 /**
  * @generated from message shoal.relay.v1.DetachRequest
@@ -1568,7 +1665,7 @@ export type DetachRequest = Message<"shoal.relay.v1.DetachRequest"> & {
  * Use `create(DetachRequestSchema)` to create a new message.
  */
 export const DetachRequestSchema: GenMessage<DetachRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 35);
+  messageDesc(file_node_relay, 38);
 
 /**
  * @generated from message shoal.relay.v1.DetachResponse
@@ -1581,7 +1678,7 @@ export type DetachResponse = Message<"shoal.relay.v1.DetachResponse"> & {
  * Use `create(DetachResponseSchema)` to create a new message.
  */
 export const DetachResponseSchema: GenMessage<DetachResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 36);
+  messageDesc(file_node_relay, 39);
 
 /**
  * @generated from enum shoal.relay.v1.Precision
