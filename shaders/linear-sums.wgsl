@@ -1,10 +1,6 @@
   // The sums of a thread's rows and columns, each in a register. `#unit` stands for linear-dense.wgsl, linear-quant.wgsl
-  // or linear-dot.wgsl: what is added for a word of the weights.
-  #if ALONE
-  #for c COLUMNS
-  let input$c = min(params.firstColumn + column + $cu, lastColumn) * params.inputWords;
-  #end
-  #end
+  // or linear-dot.wgsl: what is added for a word of the weights. K ends before `lastWord`; with ALONE column c of the
+  // thread begins at `input<c>`.
   #for r ROWS
   #for c COLUMNS
   var total$r_$c = 0.0;
@@ -15,9 +11,9 @@
     let first = local.z * params.splitWords;
   #end
   #if WHOLE
-  for (var first = 0u; first < params.words; first += params.splitWords) {
+  for (var first = 0u; first < lastWord; first += params.splitWords) {
   #end
-    let end = min(first + params.splitWords, params.words);
+    let end = min(first + params.splitWords, lastWord);
     #for r ROWS
     #for c COLUMNS
     var s$r_$c = Sum();

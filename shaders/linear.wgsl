@@ -23,7 +23,7 @@
 //
 // A template (src/gpu/template.ts). The line `#sums` stands for linear-sums.wgsl or linear-matrix.wgsl, `#declare` for
 // what these declare, the line `#finish` for linear-finish.wgsl.
-// Prepend step.wgsl, the constants ROWS, COLUMNS, THREADS, COLUMN_THREADS and SPLIT_THREADS, and the files of the
+// Prepend step.wgsl, norm-factor.wgsl, the constants ROWS, COLUMNS, THREADS, COLUMN_THREADS and SPLIT_THREADS, and the files of the
 // weight's format.
 struct Params {
   // Rows of the part; of paired ones pairs, over all parts.
@@ -67,16 +67,6 @@ const FINISH_ADD = 1u;
 const FINISH_EMIT = 2u;
 const FINISH_GATE = 3u;
 const FINISH_ROTATE = 4u;
-
-fn normFactor(column: u32) -> f32 {
-  var sums = vec4<f32>();
-  for (var word = 0u; word < params.squaresWords; word++) {
-    let at = (column * params.squaresWords + word) * 4u;
-    sums += vec4<f32>(squares[at], squares[at + 1u], squares[at + 2u], squares[at + 3u]);
-  }
-  let sum = (sums.x + sums.y) + (sums.z + sums.w);
-  return 1.0 / sqrt(sum / f32(params.normColumns) + params.epsilon);
-}
 
 // Which pair a thread's row of a tile belongs to, where the row is its pair's first (src/gpu/pair-order.ts).
 fn pairOf(tile: u32, row: u32) -> u32 {
@@ -145,5 +135,13 @@ fn main(
   #end
   let tile = rowThread / TILE_THREADS;
   let lane = rowThread % TILE_THREADS;
+  #if SUMS
+  let lastWord = params.words;
+  #if ALONE
+  #for c COLUMNS
+  let input$c = min(params.firstColumn + column + $cu, lastColumn) * params.inputWords;
+  #end
+  #end
+  #end
 #sums
 }

@@ -8,6 +8,7 @@ import matrixCode from '../../shaders/linear-matrix.wgsl?raw';
 import memoryCode from '../../shaders/linear-memory.wgsl?raw';
 import quantUnit from '../../shaders/linear-quant.wgsl?raw';
 import sumsCode from '../../shaders/linear-sums.wgsl?raw';
+import normFactorCode from '../../shaders/norm-factor.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
@@ -79,6 +80,7 @@ export class LinearKernel {
       code: [
         ...half.map((name) => `alias ${name};`),
         stepCode,
+        normFactorCode,
         ...layout.code,
         expandTemplate(template, { ...counts, ...numbers, ROWS: rows, COLUMNS: columns }),
       ],
