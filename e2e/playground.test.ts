@@ -166,7 +166,16 @@ test('serves a regex and a schema, a seed, several samples and stop texts', asyn
     .waitFor({ timeout: 10_000 });
   await field(page, 'The answer is').selectOption('none');
 
+  // A number that can't be read is told where it stands, each time, also in a group that was closed.
   await openGroup(page, 'More of sampling');
+  await field(page, 'Seed').pressSequentially('1e');
+  for (let turn = 0; turn < 2; turn++) {
+    await page.getByText('More of sampling').click();
+    await field(page, 'Seed').waitFor({ state: 'hidden' });
+    await page.getByRole('button', { name: 'Run' }).click();
+    await field(page, 'Seed').waitFor();
+    expect(await field(page, 'Seed').getAttribute('aria-invalid')).toBe('true');
+  }
   await field(page, 'Seed').fill('11');
   await field(page, 'Samples').fill('2');
   await field(page, 'Tokens at most').fill('30');

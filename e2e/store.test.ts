@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expectAccessible } from './harness/accessible.ts';
 import { TestBrowser, untilState } from './harness/browser.ts';
 import { FileServer } from './harness/file-server.ts';
 import { FilesProxy } from './harness/files-proxy.ts';
@@ -135,7 +136,10 @@ test('a model is deleted, with a question before, and comes once for two tabs', 
   await leave();
   const listed = page.locator('[data-models] [data-model]');
   await page.getByText('none: its 9.4 MB are in this browser').waitFor({ timeout: 5_000 });
+  await listed.scrollIntoViewIfNeeded();
+  await expectAccessible(page, 'a kept model');
   await listed.getByRole('button', { name: /^Delete/ }).click();
+  await expectAccessible(page, 'a question before a model is deleted');
   await listed.getByRole('button', { name: /^Delete 9\.4 MB/ }).click();
   await page.getByText('None yet.').waitFor({ timeout: 5_000 });
   await page.getByText('9.4 MB, once').waitFor({ timeout: 5_000 });
