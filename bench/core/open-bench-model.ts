@@ -3,7 +3,7 @@ import { type ModelConfig, parseModelConfig } from '../../src/checkpoint/model-c
 import type { TokenBytes } from '../../src/checkpoint/token-bytes.ts';
 import { readModel } from '../../src/engine/read-model.ts';
 import { llamaConfig } from '../../src/model/llama-config.ts';
-import type { LoadOptions } from '../../src/model/load-llama.ts';
+import type { LoadOptions } from '../../src/model/load-decoder.ts';
 import { fetchManifest, relayFiles } from '../../src/node/model-files.ts';
 import { anyTokens } from './bench-model.ts';
 import type { ModelRequest, RandomQuant } from './model-request.ts';

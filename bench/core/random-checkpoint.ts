@@ -1,6 +1,6 @@
 import type { Checkpoint, TensorInfo } from '../../src/checkpoint/checkpoint.ts';
+import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, layerNames } from '../../src/model/decoder-tensors.ts';
 import type { LlamaConfig } from '../../src/model/llama-config.ts';
-import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, layerNames } from '../../src/model/llama-tensors.ts';
 
 import { blockBytes, type RandomBlockType, randomBlocks } from './random-blocks.ts';
 

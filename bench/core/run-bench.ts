@@ -5,7 +5,7 @@ import type { TunerStore } from '../../src/engine/tuner-store.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import { WEIGHT_FORMATS } from '../../src/gpu/weight-format.ts';
-import { loadLlama } from '../../src/model/load-llama.ts';
+import { loadDecoder } from '../../src/model/load-decoder.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import type { ServedManifest } from '../../src/node/model-files.ts';
 import { attentionTable } from './attention-table.ts';
@@ -66,7 +66,7 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
       request.context ?? (software ? SOFTWARE_CONTEXT : model.llama.contextLength),
       model.llama.contextLength,
     );
-    const runner = await loadLlama(device, model.checkpoint, model.config, {
+    const runner = await loadDecoder(device, model.checkpoint, model.config, {
       maxRows: MAX_ROWS,
       maxSequences: MAX_SEQUENCES,
       maxTopLogprobs: 0,

@@ -3,10 +3,10 @@ import type { KernelReport } from '../../src/engine/kernel-report.ts';
 import { prepareKernels } from '../../src/engine/prepare-kernels.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
+import { decoderKernels } from '../../src/model/decoder-kernels.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
 import { llamaConfig } from '../../src/model/llama-config.ts';
-import { llamaKernels } from '../../src/model/llama-kernels.ts';
-import { loadLlama } from '../../src/model/load-llama.ts';
+import { loadDecoder } from '../../src/model/load-decoder.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { describeAdapter } from './describe-adapter.ts';
 import { GenerationTimes } from './generation-times.ts';
@@ -89,7 +89,7 @@ async function load(
     throw new Error(`${promptTokens} and ${newTokens} tokens are over the context of ${config.contextLength}`);
   }
   const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
-  const needs = llamaKernels(checkpoint, config, {
+  const needs = decoderKernels(checkpoint, config, {
     quantisation,
     bindingLimit: Math.min(maxStorageBufferBindingSize, maxBufferSize),
   });
@@ -97,7 +97,7 @@ async function load(
   const chosen = await prepareKernels(device, needs, setup, { results: [], careful: false, plain: false });
   const kernelsMs = performance.now() - openedAt - readMs;
   for (;;) {
-    const runner = await loadLlama(device, checkpoint, config, {
+    const runner = await loadDecoder(device, checkpoint, config, {
       maxRows: MAX_ROWS,
       maxSequences: most,
       maxTopLogprobs: 0,

@@ -1,7 +1,7 @@
 import { afterAll, expect, test } from 'vitest';
 import tokenizerJson from '../../models/stories260K/tokenizer.json?raw';
 import { readTokenBytes } from '../checkpoint/token-bytes.ts';
-import { loadLlama } from '../model/load-llama.ts';
+import { loadDecoder } from '../model/load-decoder.ts';
 import { storiesCheckpoint, storiesConfig } from '../model/testing/stories.ts';
 import { deviceProfile, testDevice } from '../testing/device.ts';
 import { testGrammarWorkers } from '../testing/grammar-workers.ts';
@@ -27,7 +27,7 @@ test.runIf(deviceProfile() === 'full')(
   'what a small model finishes is right, whatever it would rather say',
   { timeout: 1_800_000 },
   async () => {
-    const runner = await loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
+    const runner = await loadDecoder(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
       kvBlocks: RUNNING * 32,
       maxRows: MAX_ROWS,
       maxSequences: RUNNING,

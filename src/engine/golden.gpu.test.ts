@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import tokenizerJson from '../../models/stories260K/tokenizer.json?raw';
 import { readTokenBytes } from '../checkpoint/token-bytes.ts';
-import { loadLlama } from '../model/load-llama.ts';
+import { loadDecoder } from '../model/load-decoder.ts';
 import { storiesCheckpoint, storiesConfig } from '../model/testing/stories.ts';
 import { testDevice } from '../testing/device.ts';
 import cases from '../testing/golden/stories260K-cases.json';
@@ -112,7 +112,7 @@ function expectEnd(
 }
 
 test('every golden case through the engine, all at once', async () => {
-  const runner = await loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
+  const runner = await loadDecoder(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
     kvBlocks: 200,
     maxRows: 128,
     maxSequences: 16,

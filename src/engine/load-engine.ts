@@ -2,9 +2,9 @@ import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
 import { TrialLost } from '../gpu/device-watch.ts';
 import { requestDevice } from '../gpu/request-device.ts';
 import { KernelLost } from '../gpu/self-test.ts';
+import { decoderKernels } from '../model/decoder-kernels.ts';
 import type { GpuRunner } from '../model/gpu-runner.ts';
-import { llamaKernels } from '../model/llama-kernels.ts';
-import { type LoadOptions, loadLlama } from '../model/load-llama.ts';
+import { type LoadOptions, loadDecoder } from '../model/load-decoder.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { AdapterFacts } from './adapter-facts.ts';
 import { Engine } from './engine.ts';
@@ -155,14 +155,14 @@ async function loadRunner(
   };
   const start = performance.now();
   const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
-  const needs = llamaKernels(checkpoint, config, {
+  const needs = decoderKernels(checkpoint, config, {
     quantisation: options.quantisation,
     bindingLimit: Math.min(maxStorageBufferBindingSize, maxBufferSize),
   });
   const prepared = await prepareKernels(device, needs, setup, lost);
   performance.measure('load kernels', { start });
   for (;;) {
-    const runner = await loadLlama(device, checkpoint, config, { ...options, choices: prepared.choices });
+    const runner = await loadDecoder(device, checkpoint, config, { ...options, choices: prepared.choices });
     try {
       if (await prepared.settle()) return { runner, kernels: prepared.report() };
     } catch (error) {

@@ -5,7 +5,7 @@ import { parseModelConfig } from '../checkpoint/model-config.ts';
 import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { writeSafetensors } from '../checkpoint/testing/write-safetensors.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
-import { loadLlama } from '../model/load-llama.ts';
+import { loadDecoder } from '../model/load-decoder.ts';
 import { newTestDevice } from '../testing/device.ts';
 
 const inBrowser = 'document' in globalThis;
@@ -92,7 +92,7 @@ test.skipIf(inBrowser).each([undefined, 'q8', 'q4'] as const)(
       look(true);
       write(...args);
     };
-    const runner = await loadLlama(
+    const runner = await loadDecoder(
       device,
       await openSafetensors(source),
       parseModelConfig(JSON.stringify(CONFIG), 'config.json'),

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { loadLlama } from '../model/load-llama.ts';
+import { loadDecoder } from '../model/load-decoder.ts';
 import { testDevice } from '../testing/device.ts';
 import { TINY, TINY_TOKENS } from './testing/any-request.ts';
 import { LIMITS, RUNNER_OPTIONS } from './testing/schedules.ts';
 import { request, Served, sampling } from './testing/serve.ts';
 
 test('an engine whose steps are timed makes the same tokens, and tells what kernels took, stage by stage', async () => {
-  const runner = await loadLlama(await testDevice(), TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
+  const runner = await loadDecoder(await testDevice(), TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
   try {
     const serve = async (measure: (served: Served) => void) => {
       const served = new Served(runner, TINY_TOKENS, { ...LIMITS, prefixCache: false });
@@ -41,7 +41,7 @@ test('an engine whose steps are timed makes the same tokens, and tells what kern
 });
 
 test('a profile that is stopped before a step says so; one of a broken engine says why', async () => {
-  const runner = await loadLlama(await testDevice(), TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
+  const runner = await loadDecoder(await testDevice(), TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
   const served = new Served(runner, TINY_TOKENS, LIMITS);
   const stopped = served.engine.profile({ steps: 3, byStage: false });
   served.engine.stopProfile();

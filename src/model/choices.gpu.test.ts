@@ -4,7 +4,7 @@ import { candidates } from '../gpu/linear-candidates.ts';
 import type { ChooseLinear } from '../gpu/linear-choice.ts';
 import { isFast } from '../gpu/linear-variant.ts';
 import { testDevice } from '../testing/device.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { SampledRow } from './runner.ts';
 import { generate } from './testing/generate.ts';
 import { tinyModel } from './testing/tiny-model.ts';
@@ -31,7 +31,7 @@ describe.runIf(LONG)('a model of what may win on a GPU', () => {
       const defaults = defaultChoices(device);
       /** Rows of a prompt and of two decoded tokens. */
       const run = async (linear: ChooseLinear): Promise<SampledRow[]> => {
-        const runner = await loadLlama(device, checkpoint, config, {
+        const runner = await loadDecoder(device, checkpoint, config, {
           ...{ kvBlocks: 4, maxRows: 32, maxSequences: 1 },
           ...(quantisation ? { quantisation } : {}),
           choices: { ...defaults, linear },

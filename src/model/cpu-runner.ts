@@ -7,7 +7,7 @@ import { CpuLlama } from './cpu-llama.ts';
 import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
 import { type KvRequest, poolBlocks } from './kv-layout.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
-import { type LoadOptions, llamaKvGroups, runnerLimits } from './load-llama.ts';
+import { decoderKvGroups, type LoadOptions, runnerLimits } from './load-decoder.ts';
 import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
 import {
@@ -75,14 +75,14 @@ export class CpuRunner implements Runner {
     this.weightBytes = this.#model.weightBytes;
   }
 
-  /** Loads a Llama checkpoint. Throws as loadLlama does. */
+  /** Loads a Llama checkpoint. Throws as loadDecoder does. */
   static async load(
     checkpoint: Checkpoint,
     modelConfig: ModelConfig,
     options: Omit<LoadOptions, 'bindingLimit' | 'onProgress'> & KvRequest,
   ): Promise<CpuRunner> {
     const config = llamaConfig(modelConfig);
-    const blocks = poolBlocks(llamaKvGroups(config), options, Number.POSITIVE_INFINITY);
+    const blocks = poolBlocks(decoderKvGroups(config), options, Number.POSITIVE_INFINITY);
     const limits = runnerLimits(config, options, blocks);
     return new CpuRunner(config, await loadCpuWeights(checkpoint, config), limits);
   }

@@ -1,9 +1,16 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
+import {
+  DecoderTensors,
+  EMBEDDING_NAME,
+  FINAL_NORM_NAME,
+  HEAD_NAME,
+  layerNames,
+  layerSources,
+} from './decoder-tensors.ts';
 import type { LlamaConfig } from './llama-config.ts';
-import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
 
-/** One layer as f32, row-major; the shapes are LlamaLayerWeights'. */
+/** One layer as f32, row-major; the shapes are DecoderLayerWeights'. */
 export interface CpuLayerWeights {
   readonly attentionNorm: Float32Array;
   readonly qkv: Float32Array;
@@ -29,7 +36,7 @@ export async function loadCpuWeights(
   config: LlamaConfig,
   quantisation?: Quantisation,
 ): Promise<CpuWeights> {
-  const tensors = new LlamaTensors(checkpoint, undefined, quantisation);
+  const tensors = new DecoderTensors(checkpoint, undefined, quantisation);
   const { hiddenSize, vocabSize } = config;
   const embedding = await tensors.floats(hiddenSize, [tensors.matrix(EMBEDDING_NAME, vocabSize, hiddenSize)]);
   const layers: CpuLayerWeights[] = [];

@@ -3,7 +3,7 @@ import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
 import { testDevice } from '../testing/device.ts';
 import { llamaConfig } from './llama-config.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import { convertCheckpoint } from './testing/convert-checkpoint.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
@@ -12,7 +12,7 @@ import { tinyModel } from './testing/tiny-model.ts';
 test('a decoded token takes six dispatches a layer, attention split, and six more; one submit, and no buffer', async () => {
   const device = await testDevice();
   const { layers } = llamaConfig(storiesConfig());
-  const runner = await loadLlama(device, await storiesCheckpoint(), storiesConfig(), {
+  const runner = await loadDecoder(device, await storiesCheckpoint(), storiesConfig(), {
     kvBlocks: 16,
     maxRows: 32,
     maxSequences: 2,
@@ -44,7 +44,7 @@ test('a decoded token takes six dispatches a layer, attention split, and six mor
 
 /** Dispatches of a decoded token with few keys: attention isn't split. */
 async function decodeDispatches(checkpoint: Checkpoint, config: ModelConfig): Promise<number> {
-  const runner = await loadLlama(await testDevice(), checkpoint, config, {
+  const runner = await loadDecoder(await testDevice(), checkpoint, config, {
     ...{ kvBlocks: 16, maxRows: 32, maxSequences: 2 },
   });
   const blockTable = blocksFor(200);

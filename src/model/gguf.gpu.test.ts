@@ -6,7 +6,7 @@ import { testDevice } from '../testing/device.ts';
 import golden from '../testing/golden/gguf/stories260K.json';
 import { readTestFile } from '../testing/read-file.ts';
 import { CpuRunner } from './cpu-runner.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { Runner } from './runner.ts';
 import { blocksFor, generate, logitsRow } from './testing/generate.ts';
 
@@ -46,7 +46,7 @@ describe.each(Object.keys(golden.files) as (keyof typeof golden.files)[])('%s.gg
 
   test('the GPU gives the golden logits at every position, and the golden ids', async () => {
     const { checkpoint, config } = await open();
-    const runner = await loadLlama(await testDevice(), checkpoint, config, LIMITS);
+    const runner = await loadDecoder(await testDevice(), checkpoint, config, LIMITS);
     await check(runner as never, Number.POSITIVE_INFINITY);
     runner.destroy();
   });

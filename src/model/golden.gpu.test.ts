@@ -4,7 +4,7 @@ import { testDevice } from '../testing/device.ts';
 import cases from '../testing/golden/stories260K-cases.json';
 import reference from '../testing/golden/stories260K-reference.json';
 import type { GpuRunner } from './gpu-runner.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { LogitsRow, SampledRow } from './runner.ts';
 import { blocksFor, GREEDY, generate, logitsRow, slotStart } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
@@ -12,7 +12,7 @@ import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
 let runner: GpuRunner;
 
 beforeAll(async () => {
-  runner = await loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
+  runner = await loadDecoder(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
     kvBlocks: 64,
     maxRows: 256,
     maxSequences: 8,

@@ -4,7 +4,7 @@ import { Random } from '../gpu/testing/random.ts';
 import { newTestDevice, testDevice } from '../testing/device.ts';
 import { CpuRunner } from './cpu-runner.ts';
 import type { GpuRunner } from './gpu-runner.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { SampledRow, StepSequence } from './runner.ts';
 import { RunnerLostError } from './runner-lost-error.ts';
 import { convertCheckpoint } from './testing/convert-checkpoint.ts';
@@ -15,7 +15,7 @@ import { type TinyShape, tinyModel } from './testing/tiny-model.ts';
 const OPTIONS = { kvBlocks: 64, maxRows: 256, maxSequences: 8 };
 let runner: GpuRunner;
 beforeAll(async () => {
-  runner = await loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), OPTIONS);
+  runner = await loadDecoder(await testDevice(), await storiesCheckpoint(), storiesConfig(), OPTIONS);
 });
 afterAll(() => runner.destroy());
 
@@ -94,7 +94,7 @@ describe('the same bits', () => {
   });
 
   test('with weights and KV in small bindings', async () => {
-    const small = await loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
+    const small = await loadDecoder(await testDevice(), await storiesCheckpoint(), storiesConfig(), {
       ...OPTIONS,
       kvBlocks: 10,
       bindingLimit: 45_056,
@@ -148,7 +148,7 @@ describe('agrees with the CPU runner', () => {
   ])('%s', async (_, shape) => {
     const { checkpoint, config } = tinyModel(3, shape);
     const options = { kvBlocks: 16, maxRows: 128, maxSequences: 3 };
-    const gpu = await loadLlama(await testDevice(), checkpoint, config, options);
+    const gpu = await loadDecoder(await testDevice(), checkpoint, config, options);
     const cpu = await CpuRunner.load(checkpoint, config, options);
     const tokens = randomTokens(5, 100).map((id) => id % config.vocabSize);
     const batch = {
@@ -174,7 +174,7 @@ describe('agrees with the CPU runner', () => {
 
   test.each(['f16', 'bf16'] as const)('the bundled model in %s, norms too', async (format) => {
     const checkpoint = await convertCheckpoint(await storiesCheckpoint(), format);
-    const gpu = await loadLlama(await testDevice(), checkpoint, storiesConfig(), OPTIONS);
+    const gpu = await loadDecoder(await testDevice(), checkpoint, storiesConfig(), OPTIONS);
     const cpu = await CpuRunner.load(checkpoint, storiesConfig(), OPTIONS);
     expect(gpu.weightBytes).toBeLessThan(0.55 * runner.weightBytes);
     const tokens = randomTokens(6, 70);
@@ -192,7 +192,7 @@ describe('agrees with the CPU runner', () => {
   test('formats mixed inside one product', async () => {
     const mixed = (name: string) => name.includes('k_proj') || name.includes('up_proj');
     const checkpoint = await convertCheckpoint(await storiesCheckpoint(), 'bf16', mixed);
-    const gpu = await loadLlama(await testDevice(), checkpoint, storiesConfig(), OPTIONS);
+    const gpu = await loadDecoder(await testDevice(), checkpoint, storiesConfig(), OPTIONS);
     const cpu = await CpuRunner.load(checkpoint, storiesConfig(), OPTIONS);
     const batch = {
       sequences: [{ slot: 0, tokens: randomTokens(7, 20), startPosition: 0, blockTable: blocksFor(20) }],
@@ -261,7 +261,7 @@ test('NaN weights are seen in the result', async () => {
       return bytes;
     },
   };
-  const gpu = await loadLlama(await testDevice(), poisoned, config, { kvBlocks: 4, maxRows: 8, maxSequences: 2 });
+  const gpu = await loadDecoder(await testDevice(), poisoned, config, { kvBlocks: 4, maxRows: 8, maxSequences: 2 });
   const rows = await generate(gpu, [1, 2], 1);
   expect(rows[0]!.nonFinite).toBe(true);
   gpu.destroy();
@@ -277,7 +277,7 @@ describe('the end', () => {
   test('a lost device rejects the steps in flight and all later ones', async () => {
     const device = await newTestDevice();
     const { checkpoint, config } = tinyModel(5);
-    const gpu = await loadLlama(device, checkpoint, config, options);
+    const gpu = await loadDecoder(device, checkpoint, config, options);
     const pending = gpu.step(batch);
     device.destroy();
     await expect(pending).rejects.toThrow(/the GPU device was lost/);
@@ -286,7 +286,7 @@ describe('the end', () => {
 
   test('destroy frees every buffer and ends the steps in flight', async () => {
     const { checkpoint, config } = tinyModel(6);
-    const gpu = await loadLlama(await testDevice(), checkpoint, config, options);
+    const gpu = await loadDecoder(await testDevice(), checkpoint, config, options);
     const pending = gpu.step(batch);
     gpu.destroy();
     expect([gpu.allocatedBytes, gpu.allocatedBuffers]).toEqual([0, 0]);

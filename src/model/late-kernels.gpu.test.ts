@@ -1,7 +1,7 @@
 import { expect, test, vi } from 'vitest';
 import { newTestDevice, testDevice } from '../testing/device.ts';
 import { llamaConfig } from './llama-config.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
 
@@ -12,7 +12,7 @@ test('what is compiled late changes no bit, makes no buffer, and is used from th
   const device = await (long ? newTestDevice() : testDevice());
   const { layers } = llamaConfig(storiesConfig());
   const options = { kvBlocks: 16, maxRows: 80, maxSequences: 3, late: true };
-  const runner = await loadLlama(device, await storiesCheckpoint(), storiesConfig(), options);
+  const runner = await loadDecoder(device, await storiesCheckpoint(), storiesConfig(), options);
   const compiles = vi.spyOn(GPUDevice.prototype, 'createComputePipelineAsync');
   const buffers = vi.spyOn(GPUDevice.prototype, 'createBuffer');
   const dispatches = vi.spyOn(GPUComputePassEncoder.prototype, 'dispatchWorkgroups');

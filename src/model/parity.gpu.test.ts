@@ -3,7 +3,7 @@ import { packIdSet } from '../gpu/slot-layout.ts';
 import { newTestDevice, testDevice } from '../testing/device.ts';
 import { CpuRunner } from './cpu-runner.ts';
 import type { GpuRunner } from './gpu-runner.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { Runner, SampledRow, StepBatch } from './runner.ts';
 import { RunnerLostError } from './runner-lost-error.ts';
 import { blocksFor, GREEDY, logitsRow, slotStart } from './testing/generate.ts';
@@ -17,7 +17,7 @@ let gpu: GpuRunner;
 let cpu: CpuRunner;
 let table: Float32Array;
 beforeAll(async () => {
-  gpu = await loadLlama(await testDevice(), model.checkpoint, model.config, OPTIONS);
+  gpu = await loadDecoder(await testDevice(), model.checkpoint, model.config, OPTIONS);
   cpu = await CpuRunner.load(model.checkpoint, model.config, OPTIONS);
   const bytes = await model.checkpoint.read(model.checkpoint.tensors.get('model.embed_tokens.weight')!);
   table = new Float32Array(bytes.slice().buffer);
@@ -156,7 +156,7 @@ describe('on the GPU', () => {
   test('masked rows among others take the masks of their order, also in several tiles', async () => {
     const many = tinyModel(22, { vocabSize: 70 });
     const options = { kvBlocks: 20, maxRows: 64, maxSequences: 20 };
-    const wide = await loadLlama(await testDevice(), many.checkpoint, many.config, options);
+    const wide = await loadDecoder(await testDevice(), many.checkpoint, many.config, options);
     const sequences = Array.from({ length: 20 }, (_, slot) => ({
       slot,
       tokens: [slot, 2 * slot],
@@ -186,7 +186,7 @@ describe('on the GPU', () => {
 
 test('a device that is lost while masks are made ends the step', async () => {
   const device = await newTestDevice();
-  const runner = await loadLlama(device, model.checkpoint, model.config, OPTIONS);
+  const runner = await loadDecoder(device, model.checkpoint, model.config, OPTIONS);
   const step = runner.step({
     sequences: [{ slot: 0, tokens: [3], startPosition: 0, blockTable: [0] }],
     logits: [logitsRow(0, 0, { masked: true })],

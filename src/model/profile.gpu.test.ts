@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { testDevice } from '../testing/device.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { StepBatch } from './runner.ts';
 import { StepError } from './step-error.ts';
 import { blocksFor, GREEDY, logitsRow, slotStart } from './testing/generate.ts';
@@ -8,7 +8,7 @@ import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
 
 const PROMPT = [1, 403, 407, 261, 378];
 const options = { kvBlocks: 16, maxRows: 32, maxSequences: 2 };
-const load = async () => loadLlama(await testDevice(), await storiesCheckpoint(), storiesConfig(), options);
+const load = async () => loadDecoder(await testDevice(), await storiesCheckpoint(), storiesConfig(), options);
 
 /** Two sequences, the second one drawn at random and penalised: step `i`, the prompts' being 0. */
 function batch(i: number, more: Partial<StepBatch> = {}): StepBatch {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Random } from '../gpu/testing/random.ts';
 import { testDevice } from '../testing/device.ts';
 import { CpuRunner } from './cpu-runner.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { Runner, SampledRow, StepBatch } from './runner.ts';
 import { StepError } from './step-error.ts';
 import { blocksFor, GREEDY, logitsRow } from './testing/generate.ts';
@@ -19,7 +19,7 @@ describe.each(['gpu', 'cpu'] as const)('%s', (kind) => {
   beforeAll(async () => {
     runner =
       kind === 'gpu'
-        ? await loadLlama(await testDevice(), model.checkpoint, model.config, OPTIONS)
+        ? await loadDecoder(await testDevice(), model.checkpoint, model.config, OPTIONS)
         : await CpuRunner.load(model.checkpoint, model.config, OPTIONS);
   });
   afterAll(() => runner.destroy());

@@ -6,7 +6,7 @@ import chat from '../testing/golden/smollm2/chat.json';
 import perplexity from '../testing/golden/smollm2/perplexity.json';
 import { readTestFile } from '../testing/read-file.ts';
 import type { GpuRunner } from './gpu-runner.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import { blocksFor, generate, logitsRow } from './testing/generate.ts';
 
 // Fetched by `npm run model:smollm2`; without it there is nothing to test.
@@ -17,7 +17,7 @@ describe.skipIf(file === undefined)('SmolLM2-135M-Instruct Q4_1', () => {
   let runner: GpuRunner;
   beforeAll(async () => {
     const { checkpoint, config } = await openGguf(bytesSource(chat.source, file!));
-    runner = await loadLlama(await testDevice(), checkpoint, config, {
+    runner = await loadDecoder(await testDevice(), checkpoint, config, {
       kvBlocks: 66,
       maxRows: 128,
       maxSequences: 1,

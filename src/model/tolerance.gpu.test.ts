@@ -4,7 +4,7 @@ import { candidates } from '../gpu/linear-candidates.ts';
 import type { LinearChoice } from '../gpu/linear-choice.ts';
 import { type PrecisionName, toleranceOf } from '../relay/audit/tolerance.ts';
 import { testDevice } from '../testing/device.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import type { SampledRow } from './runner.ts';
 import { blocksFor, GREEDY, logitsRow } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
@@ -36,7 +36,7 @@ describe.runIf(LONG)('the tolerances of audits', () => {
       is: (choice: LinearChoice) => boolean,
       texts?: number[][],
     ): Promise<{ rows: SampledRow[]; texts: number[][] }> => {
-      const runner = await loadLlama(device, checkpoint, storiesConfig(), {
+      const runner = await loadDecoder(device, checkpoint, storiesConfig(), {
         ...{ kvBlocks: 32, maxRows: 64, maxSequences: SEQUENCES, quantisation: 'q8' as const },
         choices: {
           ...defaults,

@@ -10,12 +10,12 @@ import { Sampler } from '../gpu/sampler.ts';
 import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
 import { compileKernels } from './compile-kernels.ts';
+import { Decoder } from './decoder.ts';
+import { decoderKernels } from './decoder-kernels.ts';
+import { loadDecoderWeights } from './decoder-weights.ts';
 import { GpuRunner } from './gpu-runner.ts';
 import { blockBytes, type KvGroup, type KvRequest, poolBlocks } from './kv-layout.ts';
-import { Llama } from './llama.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
-import { llamaKernels } from './llama-kernels.ts';
-import { loadLlamaWeights } from './llama-weights.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from './runner.ts';
 import { SlotBuffers } from './slot-buffers.ts';
 import { maxCountedIds } from './slot-traits.ts';
@@ -61,7 +61,7 @@ export interface LoadOptions extends KvRequest {
  * Loads a Llama model onto `device` with a KV pool of its own. Everything allocated is freed again if it fails.
  * Rejects with CheckpointError (bad file or config), AllocationError (no room, with sizes) or RangeError (options).
  */
-export async function loadLlama(
+export async function loadDecoder(
   device: GPUDevice,
   checkpoint: Checkpoint,
   modelConfig: ModelConfig,
@@ -70,7 +70,7 @@ export async function loadLlama(
   const config = llamaConfig(modelConfig);
   const gpu = new Gpu(device, options);
   try {
-    const needs = llamaKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
+    const needs = decoderKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
     const start = performance.now();
     // Kernels compile while weights are read: both take seconds, on cores of their own.
     const [runner] = await Promise.all([load(gpu, checkpoint, config, options), compileKernels(gpu, needs)]);
@@ -83,7 +83,7 @@ export async function loadLlama(
 }
 
 async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): Promise<GpuRunner> {
-  const groups = llamaKvGroups(config);
+  const groups = decoderKvGroups(config);
   const blocks = poolBlocks(groups, options, gpu.bindingLimit);
   const limits = runnerLimits(config, options, blocks);
   const { maxRows, maxLogitsRows } = limits;
@@ -104,7 +104,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     gpu.storage('step', stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems }) * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
     SlotBuffers.create(gpu, limits),
-    loadLlamaWeights(
+    loadDecoderWeights(
       gpu,
       checkpoint,
       config,
@@ -114,7 +114,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
     ),
   ]);
   performance.measure('load weights', { start });
-  const model = await Llama.create(gpu, config, weights, {
+  const model = await Decoder.create(gpu, config, weights, {
     step,
     lastIds: slots.lastIds,
     kv,
@@ -154,7 +154,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
 }
 
 /** A Llama's layers are all alike: one group. */
-export function llamaKvGroups(config: LlamaConfig): readonly KvGroup[] {
+export function decoderKvGroups(config: LlamaConfig): readonly KvGroup[] {
   const layers = Array.from({ length: config.layers }, (_, i) => i);
   return [{ layers, kvHeads: config.kvHeads, headSize: config.headSize, format: 'f32' }];
 }

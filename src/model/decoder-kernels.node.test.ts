@@ -2,8 +2,8 @@ import { expect, test } from 'vitest';
 import { defaultChoices } from '../gpu/kernel-choices.ts';
 import { productKey } from '../gpu/kernel-needs.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
-import { llamaKernels } from './llama-kernels.ts';
-import { loadLlama } from './load-llama.ts';
+import { decoderKernels } from './decoder-kernels.ts';
+import { loadDecoder } from './load-decoder.ts';
 import { type TinyShape, tinyModel } from './testing/tiny-model.ts';
 
 // An optional dependency.
@@ -25,10 +25,10 @@ test.skipIf(!webgpu).each<[string, TinyShape, { quantisation?: Quantisation; bin
   const device = await adapter!.requestDevice();
   const { checkpoint, config } = tinyModel(3, shape);
   const { quantisation, bindingLimit = device.limits.maxStorageBufferBindingSize } = options;
-  const needs = llamaKernels(checkpoint, config, { quantisation, bindingLimit });
+  const needs = decoderKernels(checkpoint, config, { quantisation, bindingLimit });
   const asked = new Set<string>();
   const choices = defaultChoices(device);
-  const runner = await loadLlama(device, checkpoint, config, {
+  const runner = await loadDecoder(device, checkpoint, config, {
     ...{ kvBlocks: 4, maxRows: 8, maxSequences: 2, ...options },
     choices: {
       ...choices,

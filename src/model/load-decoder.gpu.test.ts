@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import type { Checkpoint, TensorInfo } from '../checkpoint/checkpoint.ts';
 import { Gpu } from '../gpu/gpu.ts';
 import { testDevice } from '../testing/device.ts';
+import { loadDecoderWeights } from './decoder-weights.ts';
 import { llamaConfig } from './llama-config.ts';
-import { loadLlamaWeights } from './llama-weights.ts';
-import { loadLlama } from './load-llama.ts';
+import { loadDecoder } from './load-decoder.ts';
 import { tinyModel } from './testing/tiny-model.ts';
 
 const OPTIONS = { kvBlocks: 4, maxRows: 8, maxSequences: 2 };
@@ -39,7 +39,7 @@ describe('a bad checkpoint fails before anything is read, naming file, tensor an
   ])('%s: %j', async (name, more, message) => {
     const model = tinyModel(1);
     const { checkpoint, read } = changed(model.checkpoint, name, more);
-    await expect(loadLlama(await testDevice(), checkpoint, model.config, OPTIONS)).rejects.toThrow(message);
+    await expect(loadDecoder(await testDevice(), checkpoint, model.config, OPTIONS)).rejects.toThrow(message);
     expect(read).toEqual([]);
   });
 });
@@ -50,7 +50,7 @@ test('bytes that do not come are an error', async () => {
     ...checkpoint,
     read: async (tensor, from, length) => (await checkpoint.read(tensor, from, length)).subarray(4),
   };
-  await expect(loadLlama(await testDevice(), short, config, OPTIONS)).rejects.toThrow(/gave \d+ bytes of \d+/);
+  await expect(loadDecoder(await testDevice(), short, config, OPTIONS)).rejects.toThrow(/gave \d+ bytes of \d+/);
 });
 
 test.each([
@@ -60,13 +60,13 @@ test.each([
   [{ kvBlocks: 1e9 }, /1000000000 KV blocks of \d+ bytes a layer are over the binding limit/],
 ])('options %j are refused by name', async (more, message) => {
   const { checkpoint, config } = tinyModel(1);
-  await expect(loadLlama(await testDevice(), checkpoint, config, { ...OPTIONS, ...more })).rejects.toThrow(message);
+  await expect(loadDecoder(await testDevice(), checkpoint, config, { ...OPTIONS, ...more })).rejects.toThrow(message);
 });
 
 test('progress rises to the whole', async () => {
   const { checkpoint, config } = tinyModel(1, { layers: 2, tiedHead: true });
   const seen: [number, number][] = [];
-  const runner = await loadLlama(await testDevice(), checkpoint, config, {
+  const runner = await loadDecoder(await testDevice(), checkpoint, config, {
     ...OPTIONS,
     onProgress: (loaded, total) => seen.push([loaded, total]),
   });
@@ -88,7 +88,7 @@ test('a layer range reads its own tensors and no other', async () => {
         return checkpoint.read(tensor, at, length);
       },
     };
-    const weights = await loadLlamaWeights(gpu, watched, llamaConfig(config), { from, to });
+    const weights = await loadDecoderWeights(gpu, watched, llamaConfig(config), { from, to });
     return { weights, names: [...read].map((name) => name.replace(/^model\.layers\.(\d).*/, 'layer $1')) };
   };
   const first = await load(0, 1);

@@ -3,11 +3,18 @@ import type { Gpu } from '../gpu/gpu.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { type AnySource, WeightMatrix } from '../gpu/weight-matrix.ts';
+import {
+  DecoderTensors,
+  EMBEDDING_NAME,
+  FINAL_NORM_NAME,
+  HEAD_NAME,
+  layerNames,
+  layerSources,
+} from './decoder-tensors.ts';
 import type { LlamaConfig } from './llama-config.ts';
-import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, LlamaTensors, layerNames, layerSources } from './llama-tensors.ts';
 
 /** One layer on the GPU. Norms are f32, padded to whole words. qkv and gateUp are paired where formats let them. */
-export interface LlamaLayerWeights {
+export interface DecoderLayerWeights {
   readonly attentionNorm: GPUBuffer;
   /** [(heads + 2 kvHeads) headSize, hiddenSize]: q, k, v. */
   readonly qkv: WeightMatrix;
@@ -19,11 +26,11 @@ export interface LlamaLayerWeights {
 }
 
 /** A range of layers on the GPU, with the embedding if it begins at layer 0, and norm and head if it ends at the last. */
-export interface LlamaWeights {
+export interface DecoderWeights {
   readonly from: number;
   readonly to: number;
   readonly embedding: WeightMatrix | undefined;
-  readonly layers: readonly LlamaLayerWeights[];
+  readonly layers: readonly DecoderLayerWeights[];
   readonly finalNorm: GPUBuffer | undefined;
   readonly head: WeightMatrix | undefined;
   /** On the GPU, padding included. */
@@ -31,20 +38,20 @@ export interface LlamaWeights {
 }
 
 /** Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says. Throws CheckpointError or AllocationError. */
-export async function loadLlamaWeights(
+export async function loadDecoderWeights(
   gpu: Gpu,
   checkpoint: Checkpoint,
   config: LlamaConfig,
   range: { readonly from: number; readonly to: number },
   onRead?: (bytes: number) => void,
   quantisation?: Quantisation,
-): Promise<LlamaWeights> {
+): Promise<DecoderWeights> {
   const { from, to } = range;
   const { hiddenSize, vocabSize } = config;
   if (!(from >= 0 && from < to && to <= config.layers)) {
     throw new RangeError(`layers ${from} to ${to} of a model of ${config.layers}`);
   }
-  const tensors = new LlamaTensors(checkpoint, onRead, quantisation);
+  const tensors = new DecoderTensors(checkpoint, onRead, quantisation);
   const before = gpu.buffers.liveBytes;
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
   const sources = Array.from({ length: to - from }, (_, i) => layerSources(tensors, config, from + i));
@@ -65,7 +72,7 @@ export async function loadLlamaWeights(
     return buffer;
   };
   const embedding = embeddingSource && (await WeightMatrix.load(gpu, hiddenSize, [embeddingSource]));
-  const layers: LlamaLayerWeights[] = [];
+  const layers: DecoderLayerWeights[] = [];
   for (const [i, source] of sources.entries()) {
     const names = layerNames(from + i);
     layers.push({

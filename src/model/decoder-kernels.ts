@@ -6,27 +6,27 @@ import type { LinearForm } from '../gpu/linear-variant.ts';
 import { planPairedParts, planParts } from '../gpu/plan-parts.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import type { AnySource } from '../gpu/weight-matrix.ts';
+import { DecoderTensors, EMBEDDING_NAME, HEAD_NAME, layerSources } from './decoder-tensors.ts';
 import { llamaConfig } from './llama-config.ts';
-import { EMBEDDING_NAME, HEAD_NAME, LlamaTensors, layerSources } from './llama-tensors.ts';
 
-export interface LlamaKernelsOptions {
+export interface DecoderKernelsOptions {
   readonly quantisation?: Quantisation | undefined;
   /** Bytes that a storage binding may have. */
   readonly bindingLimit: number;
 }
 
 /**
- * Which kernels a Llama's steps run, from the names, shapes and types of its tensors alone: loadLlama asks for the same
+ * Which kernels a Llama's steps run, from the names, shapes and types of its tensors alone: loadDecoder asks for the same
  * ones, unless scales turn out not to be halves. Throws CheckpointError, or RangeError where a tile is over the limit.
  */
-export function llamaKernels(
+export function decoderKernels(
   checkpoint: Checkpoint,
   modelConfig: ModelConfig,
-  { quantisation, bindingLimit }: LlamaKernelsOptions,
+  { quantisation, bindingLimit }: DecoderKernelsOptions,
 ): KernelNeeds {
   const config = llamaConfig(modelConfig);
   const { hiddenSize, intermediateSize, heads, kvHeads, headSize, vocabSize } = config;
-  const tensors = new LlamaTensors(checkpoint, undefined, quantisation);
+  const tensors = new DecoderTensors(checkpoint, undefined, quantisation);
   const products = new Map<string, ProductNeed>();
   const add = (columns: number, sources: readonly AnySource[], form: LinearForm, half?: number, most?: number) => {
     const paired = half === undefined ? undefined : planPairedParts(columns, sources, bindingLimit, half);

@@ -31,7 +31,7 @@ export const FINAL_NORM_NAME = 'model.norm.weight';
 export const HEAD_NAME = 'lm_head.weight';
 
 /** Reads a model's tensors by name, checking each one's presence, shape and dtype. */
-export class LlamaTensors {
+export class DecoderTensors {
   readonly #checkpoint: Checkpoint;
   readonly #onRead: (bytes: number) => void;
   readonly #quantisation: Quantisation | undefined;
@@ -142,7 +142,7 @@ async function sourceValues(source: AnySource, columns: number): Promise<Float32
 }
 
 /** The sources of one layer's products: those that share an input are fused into one. */
-export function layerSources(tensors: LlamaTensors, config: LlamaConfig, layer: number) {
+export function layerSources(tensors: DecoderTensors, config: LlamaConfig, layer: number) {
   const names = layerNames(layer);
   const { hiddenSize, intermediateSize } = config;
   const queryRows = config.heads * config.headSize;

@@ -8,13 +8,13 @@ import { ropeTable } from '../gpu/rope-table.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
+import { allocateActivations, DecoderLayer } from './decoder-layer.ts';
+import type { DecoderWeights } from './decoder-weights.ts';
 import type { ForwardModel } from './forward-model.ts';
 import type { LlamaConfig } from './llama-config.ts';
-import { allocateActivations, LlamaLayer } from './llama-layer.ts';
-import type { LlamaWeights } from './llama-weights.ts';
 
 /** What a Llama shares with its runner. */
-export interface LlamaPlace {
+export interface DecoderPlace {
   /** Metadata of the step. */
   readonly step: GPUBuffer;
   /** [maxSequences] u32: the id each slot sampled last. */
@@ -38,11 +38,11 @@ interface Head {
 }
 
 /** Llama's forward step (Touvron et al., 2023; layers as in Hugging Face's LlamaForCausalLM), composed of kernels. */
-export class Llama implements ForwardModel {
+export class Decoder implements ForwardModel {
   readonly layerCount: number;
   readonly hiddenStride: number;
   readonly #embedding: Embedding | undefined;
-  readonly #layers: readonly LlamaLayer[];
+  readonly #layers: readonly DecoderLayer[];
   readonly #first: number;
   readonly #head: Head | undefined;
 
@@ -50,7 +50,7 @@ export class Llama implements ForwardModel {
     first: number,
     hiddenStride: number,
     embedding: Embedding | undefined,
-    layers: readonly LlamaLayer[],
+    layers: readonly DecoderLayer[],
     head: Head | undefined,
   ) {
     this.#first = first;
@@ -61,7 +61,7 @@ export class Llama implements ForwardModel {
     this.layerCount = layers.length;
   }
 
-  static async create(gpu: Gpu, config: LlamaConfig, weights: LlamaWeights, place: LlamaPlace): Promise<Llama> {
+  static async create(gpu: Gpu, config: LlamaConfig, weights: DecoderWeights, place: DecoderPlace): Promise<Decoder> {
     const activations = await allocateActivations(gpu, config, weights, place.maxRows);
     const table = await gpu.storage('rope table', place.positions * config.headSize * 4);
     gpu.device.queue.writeBuffer(table, 0, ropeTable(place.positions, config.headSize, config.ropeTheta));
@@ -79,13 +79,13 @@ export class Llama implements ForwardModel {
         ? createHead(gpu, config, weights.head, weights.finalNorm, hidden, place)
         : undefined,
       ...weights.layers.map((layer, i) =>
-        LlamaLayer.create(gpu, config, layer, activations, {
+        DecoderLayer.create(gpu, config, layer, activations, {
           ...{ step, kv: place.kv[i]!, table, attentionParts },
           nextNorm: weights.layers[i + 1]?.attentionNorm ?? weights.finalNorm,
         }),
       ),
     ]);
-    return new Llama(weights.from, 4 * rowWords(config.hiddenSize), embedding, layers, head);
+    return new Decoder(weights.from, 4 * rowWords(config.hiddenSize), embedding, layers, head);
   }
 
   get tileRows(): number {
@@ -146,7 +146,7 @@ async function createHead(
   matrix: WeightMatrix,
   weight: GPUBuffer,
   hidden: GPUBuffer,
-  { step, maxLogitsRows }: LlamaPlace,
+  { step, maxLogitsRows }: DecoderPlace,
 ): Promise<Head> {
   // A tile is what one matrix-vector product takes: the head's weights are read once for it.
   const tileRows = Math.min(MATVEC_COLUMNS.at(-1)!, maxLogitsRows);

@@ -8,9 +8,9 @@ import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import { Swiglu } from '../gpu/swiglu.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
+import type { DecoderLayerWeights, DecoderWeights } from './decoder-weights.ts';
 import { blockBytes } from './kv-layout.ts';
 import type { LlamaConfig } from './llama-config.ts';
-import type { LlamaLayerWeights, LlamaWeights } from './llama-weights.ts';
 
 /** Buffers of activations, one a purpose: no dispatch may read and write one buffer. */
 export interface Activations {
@@ -30,7 +30,7 @@ export interface Activations {
 export async function allocateActivations(
   gpu: Gpu,
   config: LlamaConfig,
-  weights: LlamaWeights,
+  weights: DecoderWeights,
   rows: number,
 ): Promise<Activations> {
   const allocate = (label: string, columns: number) => gpu.storage(label, rows * rowWords(columns) * 16);
@@ -69,7 +69,7 @@ interface RowsKernel {
  * One layer: five kernels, six where attention is split. A matrix of several formats takes one for
  * each, and one more where its rows can't be paired. It finds the scaled rows and sums of squares of its input, and leaves those of its output.
  */
-export class LlamaLayer {
+export class DecoderLayer {
   readonly kvCopy: KvCopy;
   readonly #before: readonly RowsKernel[];
   readonly attention: Attention;
@@ -90,10 +90,10 @@ export class LlamaLayer {
   static async create(
     gpu: Gpu,
     config: LlamaConfig,
-    weights: LlamaLayerWeights,
+    weights: DecoderLayerWeights,
     activations: Activations,
     { step, kv, table, attentionParts, nextNorm }: LayerPlace,
-  ): Promise<LlamaLayer> {
+  ): Promise<DecoderLayer> {
     const { hidden, scaled, squares, query, attended, gated } = activations;
     const { heads, kvHeads, headSize, intermediateSize } = config;
     const shape = { heads, kvHeads, headSize, kvFormat: 'f32' } as const;
@@ -145,7 +145,7 @@ export class LlamaLayer {
       gateUp(),
       intoHidden(weights.down, gated, nextNorm),
     ]);
-    return new LlamaLayer(kvCopy, before, attention, [attentionOutput, ...middle, down]);
+    return new DecoderLayer(kvCopy, before, attention, [attentionOutput, ...middle, down]);
   }
 
   encode(pass: GPUComputePassEncoder, rows: number, work: AttentionWork): void {
