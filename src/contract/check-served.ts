@@ -45,7 +45,8 @@ function checkSampling(sampling: SamplingParams, model: ModelLimits): void {
   }
 }
 
-function holdsMedia(inputs: MultimodalInputs): boolean {
+/** Whether it holds anything. */
+export function holdsMedia(inputs: MultimodalInputs): boolean {
   const { imageUrls, videoUrls, audioUrls, imageData, videoData, audioData, modalities, processedFeatures } = inputs;
   const lists = [imageUrls, videoUrls, audioUrls, imageData, videoData, audioData, modalities];
   return lists.some((list) => list.length > 0) || Object.keys(processedFeatures ?? {}).length > 0;

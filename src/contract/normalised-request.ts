@@ -48,6 +48,13 @@ export interface NormalisedSampling {
   readonly biases: readonly { readonly id: number; readonly bias: number }[];
 }
 
+/** One text that a vector is made of. */
+export interface EmbedInput {
+  readonly ids: readonly number[];
+  /** As many as `ids`; undefined is all 0. */
+  readonly typeIds: readonly number[] | undefined;
+}
+
 /** A GenerateRequest with defaults filled in and every value in its range. */
 export interface NormalisedRequest {
   /** Opaque; empty is anonymous and never matches another. */
@@ -82,4 +89,6 @@ export interface NormalisedRequest {
   readonly rank: number | undefined;
   /** Higher ones first; 0 unless the client gave one. In int32. */
   readonly priority: number;
+  /** Set: an EmbedRequest. Each is a sample that makes no token, and `inputIds` are all of theirs, one after the other. */
+  readonly embedInputs?: readonly EmbedInput[];
 }

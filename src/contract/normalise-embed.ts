@@ -1,0 +1,145 @@
+import { MAX_REQUEST_ID } from './check-ranges.ts';
+import { holdsMedia } from './check-served.ts';
+import { invalid, unserved } from './contract-error.ts';
+import type { EmbedRequest } from './gen/sglang_scheduler_pb.ts';
+import type { EmbedInput, ModelLimits, NormalisedRequest } from './normalised-request.ts';
+import { MAX_RESPONSE_BYTES } from './response-size.ts';
+
+/** Texts of one request that are served; a pair counts as one. */
+export const MAX_TEXTS = 128;
+/** UTF-16 units of all texts of a request: what tokenising them takes is the relay's own time. */
+export const MAX_TEXT_LENGTH = 65_536;
+
+/** What a vector takes in a message beside its numbers. */
+const VECTOR_BYTES = 32;
+
+/** What the contract needs to know of a model that makes vectors or classifies. */
+export interface EmbedLimits extends Pick<ModelLimits, 'vocabSize' | 'contextLength' | 'poolTokens' | 'ranks'> {
+  /** Numbers of a vector, or classes. */
+  readonly size: number;
+  /** Whether it scores pairs of texts, or other classes. */
+  readonly classifies: boolean;
+  /** Token types that it knows: token_type_ids are below. */
+  readonly tokenTypes: number;
+}
+
+/** The ids of texts, as the model's tokenizer makes them, special tokens included; of pairs with a `pair`. */
+export type EncodeTexts = (text: string, pair: string | undefined) => EmbedInput;
+
+/**
+ * Checks a request for vectors, by the contract with the gateway; what it asks of a tokenizer is left to `embedInputs`.
+ * Throws ContractError, and nothing else: INVALID_ARGUMENT for mistakes first, then UNIMPLEMENTED for what isn't served.
+ */
+export function checkEmbed(request: EmbedRequest, model: EmbedLimits): void {
+  const { requestId, dataParallelRank: rank, tokenized, texts, isCrossEncoder } = request;
+  if (requestId.length > MAX_REQUEST_ID) {
+    throw invalid('request_id', `must be at most ${MAX_REQUEST_ID} characters, got ${requestId.length}.`);
+  }
+  if (rank !== undefined && rank < 0) throw invalid('data_parallel_rank', `must be >= 0, got ${rank}.`);
+  if (rank !== undefined && model.ranks !== undefined && rank >= model.ranks) {
+    throw invalid('data_parallel_rank', `must be in [0, ${model.ranks}), got ${rank}.`);
+  }
+  if (isCrossEncoder && !model.classifies) {
+    throw invalid('is_cross_encoder', 'must be false: the model makes embeddings, and scores no pairs.');
+  }
+  if (texts.length > 0) checkTexts(request, model);
+  else if (!tokenized) throw invalid('tokenized', 'must be set.');
+  if (tokenized && (texts.length === 0 || tokenized.inputIds.length > 0)) checkTokenized(request, model);
+  if (request.mmInputs && holdsMedia(request.mmInputs)) throw unserved('mm_inputs');
+}
+
+function checkTokenized({ tokenized, tokenTypeIds }: EmbedRequest, model: EmbedLimits): void {
+  const ids = tokenized?.inputIds ?? [];
+  if (ids.length === 0) throw invalid('tokenized.input_ids', 'must not be empty.');
+  checkLength('tokenized.input_ids', ids.length, model);
+  if (ids.some((id) => id >= model.vocabSize)) {
+    throw invalid('tokenized.input_ids', `must hold ids in [0, ${model.vocabSize}).`);
+  }
+  if (tokenTypeIds.length === 0) return;
+  if (tokenTypeIds.length !== ids.length) {
+    throw invalid('token_type_ids', `must be as many as input_ids (${ids.length}), got ${tokenTypeIds.length}.`);
+  }
+  if (tokenTypeIds.some((id) => id < 0 || id >= model.tokenTypes)) {
+    throw invalid('token_type_ids', `must hold types in [0, ${model.tokenTypes}).`);
+  }
+}
+
+function checkLength(field: string, tokens: number, { contextLength, poolTokens = contextLength }: EmbedLimits): void {
+  const most = Math.min(contextLength, poolTokens);
+  if (tokens > most) throw invalid(field, `must fit the context of ${most} tokens, got ${tokens} of them.`);
+}
+
+function checkTexts({ texts, tokenized, tokenTypeIds, isCrossEncoder }: EmbedRequest, model: EmbedLimits): void {
+  if ((tokenized?.inputIds.length ?? 0) > 0) throw invalid('texts', 'must be empty where tokenized.input_ids is set.');
+  if (tokenTypeIds.length > 0) throw invalid('token_type_ids', 'must be empty where texts are given.');
+  if (isCrossEncoder && texts.length % 2 > 0) {
+    throw invalid('texts', `must be pairs with is_cross_encoder, got ${texts.length} texts.`);
+  }
+  const count = isCrossEncoder ? texts.length / 2 : texts.length;
+  const most = Math.min(MAX_TEXTS, Math.floor(MAX_RESPONSE_BYTES / (4 * model.size + VECTOR_BYTES)) - 2);
+  if (count > most) throw invalid('texts', `must be at most ${most}, pairs counted once, got ${count}.`);
+  const length = texts.reduce((sum, text) => sum + text.length, 0);
+  if (length > MAX_TEXT_LENGTH) throw invalid('texts', `must hold at most ${MAX_TEXT_LENGTH} characters in all.`);
+}
+
+/** What a checked request asks vectors of. Throws ContractError for a text of too many tokens, or of none. */
+export function embedInputs(request: EmbedRequest, model: EmbedLimits, encode: EncodeTexts): readonly EmbedInput[] {
+  const { texts, tokenized, tokenTypeIds, isCrossEncoder } = request;
+  if (texts.length === 0) {
+    const typeIds = tokenTypeIds.length > 0 ? tokenTypeIds : undefined;
+    return [{ ids: tokenized?.inputIds ?? [], typeIds }];
+  }
+  const step = isCrossEncoder ? 2 : 1;
+  const inputs: EmbedInput[] = [];
+  for (let at = 0; at < texts.length; at += step) {
+    const input = encode(texts[at] as string, isCrossEncoder ? texts[at + 1] : undefined);
+    if (input.ids.length === 0) throw invalid('texts', 'must hold no text without a token.');
+    checkLength('texts', input.ids.length, model);
+    inputs.push(input);
+  }
+  return inputs;
+}
+
+/** The request as jobs have it: each input is a sample that makes no token. */
+export function embedJobRequest(request: EmbedRequest, inputs: readonly EmbedInput[]): NormalisedRequest {
+  return {
+    requestId: request.requestId,
+    inputIds: inputs.flatMap(({ ids }) => ids),
+    embedInputs: inputs,
+    n: inputs.length,
+    rank: request.dataParallelRank,
+    sampling: NO_SAMPLING,
+    stream: false,
+    streamInterval: 1,
+    outputLogprobs: false,
+    topLogprobs: 0,
+    logprobIds: [],
+    logprobStart: undefined,
+    hiddenStates: false,
+    detailsInComplete: true,
+    bytesPerToken: 1,
+    promptBytes: 0,
+    inputEmbeds: undefined,
+    constraint: undefined,
+    priority: 0,
+  };
+}
+
+/** As SGLang: sampling_params are there for compatibility, and say nothing of a vector. */
+const NO_SAMPLING: NormalisedRequest['sampling'] = {
+  temperature: 0,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  seed: 0n,
+  maxNewTokens: 0,
+  stopTokenIds: [],
+  stopStrings: [],
+  skipSpecialTokens: true,
+  frequencyPenalty: 0,
+  presencePenalty: 0,
+  repetitionPenalty: 1,
+  minNewTokens: 0,
+  maskedStopIds: [],
+  biases: [],
+};
