@@ -65,6 +65,10 @@ export interface DecoderNames {
 export interface Architecture {
   /** As config.json's architectures has them. */
   readonly names: readonly string[];
+  /** What tensorNames' names begin with, but for the head's; files of a model without its head may leave it out. */
+  readonly prefix: string;
+  /** Tensors of released files that hold nothing of the model, such as masks, by their whole names. */
+  readonly buffers?: RegExp;
   /** Throws CheckpointError naming the key, also for a setting that it doesn't know. */
   readConfig(config: ModelConfig): DecoderConfig;
   tensorNames(config: DecoderConfig): DecoderNames;
