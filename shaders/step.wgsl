@@ -3,10 +3,11 @@
 //   header   16 words   counts of the sections, then where each begins
 //   rows      4 a row   sequence, position, token, source (0: token is the id; 1: the sequence's slot sampled it last;
 //                       2: the row's embedding is given)
-//   sequences 8 each    slot, first row, rows, KV length, where its block table begins, 3 spare
+//   sequences 8 each    slot, first row, rows, KV length, where its block table begins, 2 spare, its adapter (0: none;
+//                       i + 1: that of adapter slot i)
 //   logits   16 each    row, slot, flags, output position, temperature, top k, top p, min p, seed low, seed high,
-//                       sample index, top logprobs, where they go, id whose logprob a scored row tells, where the logprobs of
-//                       its slot's ids go, which mask it has
+//                       sample index, top logprobs, where they go, id whose logprob a scored row tells, or ids of a draft up
+//                       to the row's own, where the logprobs of its slot's ids go, which mask it has
 //   split items 2 each  row, split: one part of 64 keys of a row whose keys are split over threads
 //   split rows  2 each  row, its first split item
 //   whole rows  1 each  row whose keys one thread walks
@@ -36,6 +37,7 @@ const LOGITS_SCORED = 8u;
 const LOGITS_ADJUSTED = 16u;
 const LOGITS_ID_LOGPROBS = 32u;
 const LOGITS_MASKED = 64u;
+const LOGITS_DRAFT = 128u;
 
 const TOKEN_OF_SLOT = 1u;
 const TOKEN_EMBEDDED = 2u;
@@ -44,6 +46,11 @@ const BLOCK_TOKENS = 16u;
 
 fn stepSequenceAt(row: u32) -> u32 {
   return step[STEP_SEQUENCES_AT] + step[step[STEP_ROWS_AT] + row * 4u] * 8u;
+}
+
+// 0: none; i + 1: that of adapter slot i.
+fn stepAdapter(row: u32) -> u32 {
+  return step[stepSequenceAt(row) + 7u];
 }
 
 fn stepPosition(row: u32) -> u32 {

@@ -1,6 +1,7 @@
 import type { AttentionWork } from './attention.ts';
 import {
   LOGITS_ADJUSTED,
+  LOGITS_DRAFT,
   LOGITS_ID_LOGPROBS,
   LOGITS_LOGPROB,
   LOGITS_MASKED,
@@ -32,6 +33,8 @@ export interface SequenceEntry {
   readonly embedded?: boolean;
   readonly startPosition: number;
   readonly blockTable: ArrayLike<number>;
+  /** The adapter slot whose adapter its rows have; absent: none. Packed as one more, 0 for none. */
+  readonly adapter?: number;
 }
 
 /** A row whose logits are wanted, as the kernels see it. */
@@ -55,6 +58,8 @@ export interface LogitsEntry {
   readonly topAt: number;
   /** Nothing is drawn: the id whose logprob the row tells. */
   readonly scored?: number | undefined;
+  /** It is of a draft: so many ids of its sequence's rows, its own the last, are guesses. */
+  readonly draft?: number | undefined;
   /** Its slot's adjustments apply. */
   readonly adjusted?: boolean;
   /** Tells the logprobs of its slot's ids, which begin at `idsAt` in the step's. */
@@ -191,7 +196,10 @@ function packSequences(
     const count = rowsOf(sequence);
     const length = sequence.startPosition + count;
     const source = tokens === 'slot' ? TOKEN_OF_SLOT : embedded ? TOKEN_EMBEDDED : TOKEN_GIVEN;
-    into.set([sequence.slot, row, count, length, table, 0, 0, 0], sequencesAt + index * STEP_SEQUENCE_WORDS);
+    into.set(
+      [sequence.slot, row, count, length, table, 0, 0, (sequence.adapter ?? -1) + 1],
+      sequencesAt + index * STEP_SEQUENCE_WORDS,
+    );
     for (let i = 0; i < count; i++) {
       const rowAt = rowsAt + (row + i) * STEP_ROW_WORDS;
       into[rowAt] = index;
@@ -220,7 +228,8 @@ function packLogits(into: Uint32Array<ArrayBuffer>, logits: readonly LogitsEntry
       (entry.scored === undefined ? 0 : LOGITS_SCORED) |
       (entry.adjusted ? LOGITS_ADJUSTED : 0) |
       (entry.idLogprobs ? LOGITS_ID_LOGPROBS : 0) |
-      (entry.mask === undefined ? 0 : LOGITS_MASKED);
+      (entry.mask === undefined ? 0 : LOGITS_MASKED) |
+      (entry.draft === undefined ? 0 : LOGITS_DRAFT);
     into[at + 3] = entry.outputPosition;
     floats[at + 4] = entry.temperature;
     into[at + 5] = entry.topK;
@@ -231,7 +240,7 @@ function packLogits(into: Uint32Array<ArrayBuffer>, logits: readonly LogitsEntry
     into[at + 10] = entry.sampleIndex;
     into[at + 11] = entry.top;
     into[at + 12] = entry.topAt;
-    into[at + 13] = entry.scored ?? 0;
+    into[at + 13] = entry.scored ?? entry.draft ?? 0;
     into[at + 14] = entry.idsAt ?? 0;
     into[at + 15] = entry.mask ?? 0;
   });

@@ -4,6 +4,9 @@ import type { ProfileOptions, StepProfile } from './step-profile.ts';
 /** Tokens of KV in one block. */
 export const BLOCK_TOKENS = 16;
 
+/** Ids of one draft. */
+export const MAX_DRAFT = 16;
+
 /** One sequence's rows in a step: consecutive positions from `startPosition` on. */
 export interface StepSequence {
   /** Index of the sequence's state on the GPU (the id sampled last), in [0, maxSequences). */
@@ -16,6 +19,8 @@ export interface StepSequence {
   readonly startPosition: number;
   /** Block ids of positions 0 … startPosition + rows − 1; at least ceil(that many / BLOCK_TOKENS). */
   readonly blockTable: ArrayLike<number>;
+  /** The adapter slot whose adapter its rows have, in [0, limits.maxAdapters); absent: the model as it is. */
+  readonly adapter?: number;
 }
 
 /** How to draw one id. Values are normalised: no proto zeros, `topK` 0 is all. */
@@ -73,10 +78,17 @@ export interface LogitsRow {
    */
   readonly scored?: number;
   /**
-   * Drawn only once `drawMasked` has brought the row's mask. Not in a repeated step. Its slot draws no other row in the
-   * step; nor does one with penalties.
+   * Drawn only once `drawMasked` has brought the row's mask; at most `limits.maxSequences` rows of a step. Not in a repeated
+   * step. But for rows of a draft, its slot draws no other row in the step; nor does one with penalties.
    */
   readonly masked?: boolean;
+  /**
+   * The row is of a draft: so many of its sequence's ids, the row's own the last of them, are guesses at what is drawn, in
+   * [0, MAX_DRAFT]; penalties count them after the output. A draft's rows follow each other from 0 on, and are all that their
+   * slot draws in the step. The slot counts none of what they draw: with penalties it has to be started again before it
+   * draws any more. Not in a repeated step.
+   */
+  readonly draft?: number;
   /** Return the row's hidden state, [hiddenSize] f32, after the final norm. At most `limits.maxHiddenRows` a step. */
   readonly hidden?: boolean;
 }
@@ -137,6 +149,10 @@ export interface RunnerLimits {
   readonly vocabSize: number;
   /** Blocks of the KV pool. */
   readonly blocks: number;
+  /** Adapter slots; 0 or absent: no adapters are taken. */
+  readonly maxAdapters?: number;
+  /** Ranks that an adapter's updates may have. */
+  readonly maxAdapterRank?: number;
 }
 
 /** Drives a model one step at a time over a KV pool of its own. */

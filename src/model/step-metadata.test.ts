@@ -66,6 +66,26 @@ test('lays rows, sequences, logits, splits and tables out as shaders/step.wgsl s
   expect(part(second + 8, 5)).toEqual([2, 1, 9, 2, 3]);
 });
 
+test("a sequence's adapter is its last word, one more than its slot", () => {
+  const sequences = [
+    { slot: 0, tokens: [1, 2], startPosition: 0, blockTable: [0] },
+    { slot: 1, tokens: [3], startPosition: 0, blockTable: [1], adapter: 1 },
+  ];
+  const encodeFor = (maxAdapters: number, some = sequences) =>
+    encodeStep(
+      new Uint32Array(4096),
+      { sequences: some, logits: [] },
+      { limits: { ...LIMITS, maxAdapters }, splitItems: 100 },
+      new Array(4).fill(PLAIN_SLOT),
+    );
+  const { words, adapted } = encodeFor(2);
+  const at = words[STEP_HEADER.sequencesAt]!;
+  expect([words[at + 7], words[at + 15], adapted]).toEqual([0, 2, true]);
+  expect(encodeFor(2, sequences.slice(0, 1)).adapted).toBe(false);
+  expect(() => encodeFor(1)).toThrow('sequence 1: adapter 1 is not below 1');
+  expect(() => encode({ sequences, logits: [] })).toThrow('adapter 1 is not below 0');
+});
+
 test('of several logits rows of a slot, the last one gives it its id', () => {
   const { logits } = encode({
     sequences: [{ slot: 1, tokens: [1, 2, 3], startPosition: 0, blockTable: [0] }],

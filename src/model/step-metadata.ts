@@ -1,4 +1,5 @@
 import { type PackedStep, packStep, type SequenceEntry } from '../gpu/pack-step.ts';
+import { draftGuesses } from './draft-guesses.ts';
 import { type HostEntry, logitsEntries } from './logits-entries.ts';
 import { BLOCK_TOKENS, type BlockCopy, type RunnerLimits, type StepBatch, type StepSequence } from './runner.ts';
 import { maxCountedIds, type SlotTraits, startSlots } from './slot-traits.ts';
@@ -20,6 +21,8 @@ export interface EncodedStep extends PackedStep {
   readonly hidden: number;
   /** Every slot's traits once the step is submitted. */
   readonly slots: readonly SlotTraits[];
+  /** Some row has an adapter. */
+  readonly adapted: boolean;
   readonly copies: number;
   readonly repeat: number;
 }
@@ -42,7 +45,7 @@ export function encodeStep(
   const { hiddenSize } = limits;
   const rows = checkSequences(batch.sequences, repeat, limits);
   const slots = startSlots(slotsBefore, starts, limits);
-  const logits = logitsEntries(batch.logits, rows, slots, limits);
+  const logits = logitsEntries(batch.logits, rows, slots, limits, draftGuesses(batch));
   checkRepeat(batch, repeat, hiddenSize);
   checkCopies(copies, limits);
   const slotsAfter = countDraws(slots, logits, repeat, limits);
@@ -61,6 +64,7 @@ export function encodeStep(
     ids: logits.reduce((sum, { ids }) => sum + (ids ?? 0), 0),
     hidden: logits.filter(({ hidden }) => hidden).length,
     slots: slotsAfter,
+    adapted: batch.sequences.some(({ adapter }) => adapter !== undefined),
     copies: copies.length,
     repeat,
   };
@@ -89,7 +93,11 @@ function countDraws(
   if (counting.length === 0) return slots;
   const counted = [...slots];
   const room = maxCountedIds(limits);
-  for (const { slot } of counting) {
+  for (const { slot, draft } of counting) {
+    if (draft !== undefined) {
+      counted[slot] = { ...slots[slot]!, stale: true };
+      continue;
+    }
     const outputs = slots[slot]!.outputs + repeat;
     if (outputs > room && room < limits.vocabSize) {
       throw new StepError(`slot ${slot} draws ${outputs} outputs since its start, in a context of ${room}`);
@@ -109,7 +117,10 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
     const fail = (reason: string): never => {
       throw new StepError(`sequence ${i}: ${reason}`);
     };
-    const { slot, tokens, startPosition, blockTable } = sequence;
+    const { slot, tokens, startPosition, blockTable, adapter } = sequence;
+    if (adapter !== undefined && !isIndex(adapter, limits.maxAdapters ?? 0)) {
+      fail(`adapter ${adapter} is not below ${limits.maxAdapters ?? 0}`);
+    }
     if (!isIndex(slot, limits.maxSequences)) fail(`slot ${slot} is not below ${limits.maxSequences}`);
     if (slots.has(slot)) fail(`slot ${slot} occurs twice`);
     slots.add(slot);
@@ -164,7 +175,8 @@ function checkRepeat(batch: StepBatch, repeat: number, hiddenSize: number): void
     throw new StepError('a repeated step has one row a sequence, with its logits');
   }
   logits.forEach((row, i) => {
-    const asked = NOT_REPEATED.find((name) => row[name]) ?? (row.scored === undefined ? undefined : 'scored');
+    const asked =
+      NOT_REPEATED.find((name) => row[name]) ?? (['scored', 'draft'] as const).find((name) => row[name] !== undefined);
     if (asked !== undefined) throw new StepError(`logits row ${i}: a repeated step has no ${asked}`);
   });
 }
