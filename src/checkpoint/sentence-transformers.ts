@@ -1,0 +1,128 @@
+import { CheckpointError } from './checkpoint.ts';
+
+/** How hidden states become one vector: their mean, the first one, the last one, or the largest number of each column. */
+export type PoolingKind = 'mean' | 'cls' | 'last' | 'max';
+
+/** What the files of sentence-transformers say of a model. */
+export interface PoolingConfig {
+  readonly kind: PoolingKind;
+  /** The vector is divided by its length. */
+  readonly normalised: boolean;
+  /** Ids of one text at most, below what the model has positions for. */
+  readonly maxLength?: number;
+}
+
+/** Reads a file of the model's folder; undefined where there is none. */
+export type ReadText = (name: string) => Promise<string | undefined>;
+
+const MODULES = 'modules.json';
+const SETTINGS = 'sentence_bert_config.json';
+
+/** Files besides modules.json that it may name, and which say how a vector is made. */
+export const POOLING_FILES: readonly string[] = [
+  MODULES,
+  SETTINGS,
+  '1_Pooling/config.json',
+  'config_sentence_transformers.json',
+];
+
+/** Ways of pooling by their names, before and since version 5 of sentence-transformers. */
+const FLAGS: Readonly<Record<string, PoolingKind>> = {
+  pooling_mode_cls_token: 'cls',
+  pooling_mode_mean_tokens: 'mean',
+  pooling_mode_max_tokens: 'max',
+  pooling_mode_lasttoken: 'last',
+};
+const MODES: Readonly<Record<string, PoolingKind>> = { cls: 'cls', mean: 'mean', max: 'max', lasttoken: 'last' };
+
+/**
+ * Reads modules.json and what it names; undefined where the model has none. `hiddenSize` is the model's. Rejects with
+ * CheckpointError naming file and key, also for a module or a setting that is not served.
+ */
+export async function readPooling(readText: ReadText, hiddenSize: number): Promise<PoolingConfig | undefined> {
+  const text = await readText(MODULES);
+  if (text === undefined) return undefined;
+  const modules = parse(text, MODULES);
+  if (!Array.isArray(modules)) return fail(MODULES, 'it is no list of modules');
+  let kind: PoolingKind | undefined;
+  let normalised = false;
+  for (const [i, module] of modules.entries()) {
+    const { type, path } = (module ?? {}) as { readonly type?: unknown; readonly path?: unknown };
+    if (typeof type !== 'string' || typeof path !== 'string') return fail(MODULES, `module ${i} has no type and path`);
+    const name = type.split('.').at(-1)!;
+    if (name === 'Transformer' && i === 0) {
+      if (path !== '') fail(MODULES, `the model lies in ${path}; one in the folder itself is read`);
+    } else if (name === 'Pooling' && i === 1) {
+      kind = await readKind(readText, path === '' ? 'config.json' : `${path}/config.json`, hiddenSize);
+    } else if (name === 'Normalize' && i === 2 && modules.length === 3) normalised = true;
+    else fail(MODULES, `module ${i} is ${type}; Transformer, Pooling and Normalize are served, in this order`);
+  }
+  if (kind === undefined) return fail(MODULES, 'it has no Pooling');
+  const maxLength = await readMaxLength(readText);
+  return { kind, normalised, ...(maxLength === undefined ? {} : { maxLength }) };
+}
+
+async function readKind(readText: ReadText, file: string, hiddenSize: number): Promise<PoolingKind> {
+  const text = await readText(file);
+  if (text === undefined) return fail(MODULES, `it names ${file}, which is missing`);
+  const config = parseObject(text, file);
+  const kinds: PoolingKind[] = [];
+  for (const [key, value] of Object.entries(config)) {
+    if (key === 'word_embedding_dimension' || key === 'embedding_dimension') {
+      if (value !== hiddenSize) fail(file, `${key} is ${JSON.stringify(value)}, the model has ${hiddenSize}`);
+    } else if (key === 'pooling_mode') {
+      if (typeof value !== 'string' || !Object.hasOwn(MODES, value)) {
+        fail(file, `pooling_mode is ${JSON.stringify(value)}; ${Object.keys(MODES).join(', ')} are served`);
+      }
+      kinds.push(MODES[value as string]!);
+    } else if (Object.hasOwn(FLAGS, key)) {
+      if (value === true) kinds.push(FLAGS[key]!);
+      else if (value !== false) fail(file, `${key} is ${JSON.stringify(value)}, neither true nor false`);
+    } else if (key === 'include_prompt') {
+      if (value !== true) fail(file, 'include_prompt is off, and where a prompt ends is not known here');
+    } else if (value !== false && value !== null) {
+      fail(file, `${key} is ${JSON.stringify(value)}, which is not served`);
+    }
+  }
+  if (kinds.length !== 1) return fail(file, `it names ${kinds.length} ways of pooling, and one is served`);
+  return kinds[0]!;
+}
+
+async function readMaxLength(readText: ReadText): Promise<number | undefined> {
+  const text = await readText(SETTINGS);
+  if (text === undefined) return undefined;
+  const { max_seq_length: length, do_lower_case: lowers } = parseObject(text, SETTINGS);
+  if (lowers && !(await lowersText(readText))) {
+    fail(SETTINGS, "do_lower_case is on, and the tokenizer doesn't do that");
+  }
+  if (length === undefined || length === null) return undefined;
+  if (!Number.isSafeInteger(length) || (length as number) < 1) {
+    fail(SETTINGS, `max_seq_length is ${JSON.stringify(length)}, not a length`);
+  }
+  return length as number;
+}
+
+/** Whether the tokenizer makes a text's letters small. */
+async function lowersText(readText: ReadText): Promise<boolean> {
+  const { normalizer } = parseObject((await readText('tokenizer.json')) ?? '{}', 'tokenizer.json');
+  const found = JSON.stringify(normalizer ?? null);
+  return /"type":"Lowercase"|"lowercase":true/.test(found);
+}
+
+function parseObject(text: string, file: string): Record<string, unknown> {
+  const value = parse(text, file);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) fail(file, 'not a JSON object');
+  return value as Record<string, unknown>;
+}
+
+function parse(text: string, file: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    return fail(file, `not JSON (${(error as Error).message})`);
+  }
+}
+
+function fail(file: string, reason: string): never {
+  throw new CheckpointError(`${file}: ${reason}`);
+}
