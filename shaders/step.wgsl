@@ -17,6 +17,7 @@
 // A kernel that takes it declares `var<storage, read> step: array<u32>` and prepends this file.
 // Counts come from here and not from uniforms, so that bind groups and uniforms never change.
 const STEP_ROWS = 0u;
+const STEP_SEQUENCES = 1u;
 const STEP_LOGITS = 2u;
 const STEP_SPLIT_ITEMS = 3u;
 const STEP_SPLIT_ROWS = 4u;
