@@ -22,7 +22,7 @@ export interface GenerationConfig {
   readonly padTokenId: number | undefined;
 }
 
-/** Parses a Hugging Face config.json. Throws CheckpointError naming `file` and the key. */
+/** Parses a Hugging Face config.json, by today's keys or GPT-2's. Throws CheckpointError naming `file` and the key. */
 export function parseModelConfig(text: string, file: string): ModelConfig {
   const raw = parseObject(text, file);
   const architectures = raw.architectures;
@@ -34,7 +34,8 @@ export function parseModelConfig(text: string, file: string): ModelConfig {
     throw new CheckpointError(`${file}: architectures is not a list of names`);
   }
   if (typeof raw.model_type !== 'string') throw new CheckpointError(`${file}: model_type is missing`);
-  const size = (key: string): number => {
+  const size = (...keys: readonly [string, ...string[]]): number => {
+    const key = keys.find((each) => Object.hasOwn(raw, each)) ?? keys[0];
     const value = raw[key];
     if (!Number.isSafeInteger(value) || (value as number) < 1) {
       throw new CheckpointError(`${file}: ${key} is ${JSON.stringify(value)}, not a size`);
@@ -46,8 +47,8 @@ export function parseModelConfig(text: string, file: string): ModelConfig {
     architectures,
     modelType: raw.model_type,
     vocabSize,
-    contextLength: size('max_position_embeddings'),
-    hiddenSize: size('hidden_size'),
+    contextLength: size('max_position_embeddings', 'n_positions'),
+    hiddenSize: size('hidden_size', 'n_embd'),
     eosTokenIds: tokenIds(raw, 'eos_token_id', file) ?? [],
     bosTokenId: tokenIds(raw, 'bos_token_id', file)?.[0],
     padTokenId: tokenIds(raw, 'pad_token_id', file)?.[0],

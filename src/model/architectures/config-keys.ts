@@ -10,7 +10,7 @@ const IRRELEVANT = new Set([
   ...['attention_dropout', 'hidden_dropout', 'transformers_version', '_name_or_path', 'name_or_path', 'return_dict'],
   ...['output_attentions', 'output_hidden_states', 'max_length', 'transformers.js_config', 'auto_map', 'id2label'],
   ...['label2id', 'problem_type', '_attn_implementation_autoset', 'task_specific_params', 'unsloth_fixed'],
-  ...['unsloth_version', 'rope_interleaved', 'layer_norm_eps', 'generation_config', 'chunk_size_feed_forward'],
+  ...['unsloth_version', 'generation_config', 'chunk_size_feed_forward'],
 ]);
 
 const ACTIVATIONS: Readonly<Record<string, Activation>> = {
@@ -53,6 +53,12 @@ export class ConfigKeys {
     return Number.isSafeInteger(value) && (value as number) > 0 ? (value as number) : this.failOf(key, ', not a size');
   }
 
+  /** The same, or undefined where it is null, or absent and `absent` is undefined. */
+  optionalSize(key: string, absent?: number): number | undefined {
+    const value = this.get(key);
+    return value === null || (value === undefined && absent === undefined) ? undefined : this.size(key, absent);
+  }
+
   /** A finite number above 0. */
   positive(key: string, absent?: number): number {
     return this.optionalPositive(key, absent) ?? this.failOf(key, ', not a positive number');
@@ -91,6 +97,15 @@ export class ConfigKeys {
     if (value === undefined || value === null) return undefined;
     if (Array.isArray(value) && value.length === layers && value.every(isValue)) return value;
     return this.failOf(key, `, not one of its values for each of ${layers} layers`);
+  }
+
+  /** A list of numbers of layers; empty where it is absent or null. */
+  indices(key: string, layers: number): readonly number[] {
+    const value = this.get(key) ?? [];
+    const isIndex = (each: unknown) => Number.isSafeInteger(each) && (each as number) >= 0 && (each as number) < layers;
+    return Array.isArray(value) && value.every(isIndex)
+      ? value
+      : this.failOf(key, `, not a list of ${layers} layers' numbers`);
   }
 
   /** Refuses what is left: a key that was not read, isn't off (null, false) and isn't known to change nothing. */

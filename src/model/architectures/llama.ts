@@ -1,6 +1,6 @@
 import type { Architecture } from '../architecture.ts';
-import type { DecoderLayerConfig } from '../decoder-config.ts';
 import { ConfigKeys } from './config-keys.ts';
+import { decoderOf, layersOf } from './decoder-of.ts';
 import { llamaNames } from './llama-names.ts';
 import { readGated, readHeads, readLayerCount } from './read-layers.ts';
 import { readRope } from './read-rope.ts';
@@ -9,34 +9,23 @@ import { readRope } from './read-rope.ts';
 export const LLAMA: Architecture = {
   names: ['LlamaForCausalLM'],
   prefix: 'model.',
+  buffers: /^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$/,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys);
-    const rope = readRope(keys, heads.headSize, { theta: 10_000 });
     const bias = keys.flag('attention_bias', false);
-    const layer: DecoderLayerConfig = {
-      attention: { ...heads, scale: heads.headSize ** -0.5, rope: 0, qkvBias: bias, outputBias: bias },
-      feedForward: readGated(keys, keys.flag('mlp_bias', false)),
-      norms: 'before',
-      residualScale: 1,
-    };
-    const epsilon = keys.positive('rms_norm_eps', 1e-6);
-    const layers = readLayerCount(keys);
-    const tiedHead = keys.flag('tie_word_embeddings', false);
+    const attention = { ...heads, scale: heads.headSize ** -0.5, rope: 0, qkvBias: bias, outputBias: bias };
+    const feedForward = readGated(keys, keys.flag('mlp_bias', false));
+    const decoder = decoderOf(keys, {
+      architecture: 'LlamaForCausalLM',
+      norm: { kind: 'rms', epsilon: keys.positive('rms_norm_eps', 1e-6), gainOffset: 0 },
+      ropes: [readRope(keys, heads.headSize, { theta: 10_000 })],
+      layers: layersOf(readLayerCount(keys), () => ({ attention, feedForward, norms: 'before', residualScale: 1 })),
+      tiedHead: keys.flag('tie_word_embeddings', false),
+    });
     keys.only('pretraining_tp', 1);
     keys.refuseOthers('is_llama_config');
-    return {
-      architecture: 'LlamaForCausalLM',
-      vocabSize: config.vocabSize,
-      contextLength: config.contextLength,
-      hiddenSize: config.hiddenSize,
-      embeddingScale: 1,
-      norm: { kind: 'rms', epsilon, gainOffset: 0 },
-      ropes: [rope],
-      layers: Array.from({ length: layers }, () => layer),
-      logitsScale: 1,
-      tiedHead,
-    };
+    return decoder;
   },
   tensorNames: (config) => llamaNames(config),
 };

@@ -46,3 +46,36 @@ const isLayerType = (value: unknown): value is 'full_attention' | 'sliding_atten
 export function readWindowedLayers(keys: ConfigKeys, layers: number): readonly boolean[] | undefined {
   return keys.perLayer('layer_types', layers, isLayerType)?.map((type) => type === 'sliding_attention');
 }
+
+/** Qwen2's and Qwen3's: unless layer_types says which, layers from max_window_layers on have the window, where it is on. */
+export function readLateWindows(keys: ConfigKeys, layers: number): readonly { readonly window?: number }[] {
+  const size = keys.optionalSize('sliding_window', 4096);
+  const window = windowOf(keys, keys.flag('use_sliding_window', false) ? size : undefined);
+  const first = keys.get('max_window_layers') ?? 28;
+  if (!Number.isSafeInteger(first) || (first as number) < 0) keys.failOf('max_window_layers', ', not a count');
+  const windowed = readWindowedLayers(keys, layers);
+  return Array.from({ length: layers }, (_, index) =>
+    (windowed?.[index] ?? index >= (first as number)) ? window : {},
+  );
+}
+
+/** A cap, where there is one. */
+export function capOf(cap: number | undefined): { readonly cap?: number } {
+  return cap === undefined ? {} : { cap };
+}
+
+/** More than any model has. */
+const MOST_EXPERTS = 4096;
+
+/** How many experts there are, under `key`, and how many of them are chosen for a token. */
+export function readExpertCounts(
+  keys: ConfigKeys,
+  key: string,
+  absent: { readonly experts: number; readonly chosen: number },
+): { readonly experts: number; readonly chosen: number } {
+  const experts = keys.size(key, absent.experts);
+  if (experts > MOST_EXPERTS) keys.failOf(key, `, more experts than ${MOST_EXPERTS}`);
+  const chosen = keys.size('num_experts_per_tok', absent.chosen);
+  if (chosen > experts) keys.fail(`num_experts_per_tok is ${chosen}, of ${experts} experts`);
+  return { experts, chosen };
+}

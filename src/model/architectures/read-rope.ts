@@ -8,6 +8,8 @@ export interface RopeDefaults {
   readonly kinds?: readonly string[];
   /** Part of a head that is rotated; absent: the family rotates whole heads and has no such key. */
   readonly partial?: number;
+  /** Of longrope, where neither the top level nor its own keys say it. */
+  readonly originalContext?: number;
 }
 
 type Keys = Readonly<Record<string, unknown>>;
@@ -23,8 +25,7 @@ export function readRope(keys: ConfigKeys, headSize: number, defaults: RopeDefau
   const rope = new RopeKeys(keys, ropeKey(keys));
   const theta = rope.theta('rope_theta', defaults.theta);
   const partial = defaults.partial === undefined ? 1 : rope.partial(defaults.partial);
-  const config = rope.read(rotatedOf(keys, headSize, partial), theta, defaults.kinds ?? KINDS);
-  return config;
+  return rope.read(rotatedOf(keys, headSize, partial), theta, defaults.kinds ?? KINDS, defaults.originalContext);
 }
 
 /** Gemma 3's two: of layers with a window, and of those without, which alone are scaled. */
@@ -103,19 +104,19 @@ class RopeKeys {
     return inner ?? value ?? absent;
   }
 
-  read(rotated: number, theta: number, kinds: readonly string[]): RopeConfig {
+  read(rotated: number, theta: number, kinds: readonly string[], original?: number): RopeConfig {
     const { rope_type: newer, type: older } = this.#object;
     if (newer != null && older != null && newer !== older) {
       this.#keys.fail(`${this.#name}.type is ${JSON.stringify(older)}, and its rope_type ${JSON.stringify(newer)}`);
     }
     const kind = newer ?? older ?? 'default';
     // Early Phi-3 files call it so.
-    const known = kind === 'su' && kinds.includes('longrope') ? 'longrope' : kind;
+    const known = kinds.includes('longrope') && (kind === 'su' || kind === 'yarn') ? 'longrope' : kind;
     if (known !== 'default' && !kinds.includes(known as string)) {
       const key = newer == null ? 'type' : 'rope_type';
       this.#keys.fail(`${this.#name}.${key} is ${JSON.stringify(kind)}; known: ${['default', ...kinds].join(', ')}`);
     }
-    const scaling = this.#scaling(known as RopeScaling['kind'], rotated);
+    const scaling = this.#scaling(known as RopeScaling['kind'], rotated, original);
     for (const [key, value] of Object.entries(this.#object)) {
       if (!this.#read.has(key) && value !== null && value !== false) {
         this.#keys.fail(`${this.#name}.${key} is ${JSON.stringify(value)}, a setting that is not served`);
@@ -124,7 +125,7 @@ class RopeKeys {
     return ropeConfig(rotated, theta, scaling);
   }
 
-  #scaling(kind: RopeScaling['kind'], rotated: number): RopeScaling {
+  #scaling(kind: RopeScaling['kind'], rotated: number, original?: number): RopeScaling {
     switch (kind) {
       case 'default':
         return { kind };
@@ -139,7 +140,7 @@ class RopeKeys {
       case 'yarn':
         return this.#yarn();
       case 'longrope':
-        return this.#longrope(rotated);
+        return this.#longrope(rotated, original);
     }
   }
 
@@ -170,12 +171,12 @@ class RopeKeys {
    * The reference takes the short factors while a sequence fits the original context and the long ones from then on,
    * so that keys of before and after don't go together. Here the model's context decides once.
    */
-  #longrope(rotated: number): RopeScaling {
+  #longrope(rotated: number, absent?: number): RopeScaling {
     const keys = this.#keys;
     const context = keys.size('max_position_embeddings');
     const inner = this.#number('original_max_position_embeddings');
     // The one at the top level wins, and the factor is then that of the contexts.
-    const outer = keys.optionalPositive('original_max_position_embeddings');
+    const outer = keys.optionalPositive('original_max_position_embeddings', inner === undefined ? absent : undefined);
     const originalContext = outer ?? inner ?? context;
     const told = this.#number('factor');
     const factor = outer === undefined && told !== undefined ? told : context / originalContext;
