@@ -1,0 +1,82 @@
+// output[r, at[m] + i] += scale * sum over j of B[adapter of row r][m][i, j] * shrunk[r, j of m], for rows that have an
+// adapter
+//
+//   step     metadata; rows = step[0]
+//   shrunk   [rows, splits, modules * maxRank] f32 of low-rank-shrink.wgsl; its splits are added in order
+//   b        [slots, maxRank, words] vec4: of column j four outputs; each module's begin at a word, zero past its last
+//   counts   [slots, modules] u32: columns of a module's B that its adapter has
+//   output   [rows, stride] f32; modules one behind the other, at[m] the outputs of those before m
+//
+// The second half of a low-rank update. A thread has four outputs of a row; neighbouring threads have neighbouring words
+// of B. Rows without an adapter, and modules that an adapter leaves alone, keep the bits they have.
+// At most three modules. Prepend step.wgsl.
+struct Params {
+  words: u32,
+  maxRank: u32,
+  modules: u32,
+  splits: u32,
+  stride: u32,
+  scale: f32,
+  outputs0: u32,
+  outputs1: u32,
+  outputs2: u32,
+}
+
+@group(0) @binding(0) var<uniform> params: Params;
+@group(0) @binding(1) var<storage, read> step: array<u32>;
+@group(0) @binding(2) var<storage, read> shrunk: array<f32>;
+@group(0) @binding(3) var<storage, read> b: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> counts: array<u32>;
+@group(0) @binding(5) var<storage, read_write> output: array<f32>;
+
+@compute @workgroup_size(64)
+fn main(
+  @builtin(workgroup_id) group: vec3<u32>,
+  @builtin(num_workgroups) groups: vec3<u32>,
+  @builtin(local_invocation_index) lane: u32,
+) {
+  let index = (group.y * groups.x + group.x) * 64u + lane;
+  let row = index / params.words;
+  if (row >= step[STEP_ROWS]) {
+    return;
+  }
+  let adapter = stepAdapter(row);
+  if (adapter == 0u) {
+    return;
+  }
+  // Which module's word this is, and where that module's outputs are.
+  var word = index % params.words;
+  var matrix = 0u;
+  var outputs = params.outputs0;
+  var at = 0u;
+  if (word >= (outputs + 3u) / 4u) {
+    word -= (outputs + 3u) / 4u;
+    at = outputs;
+    outputs = params.outputs1;
+    matrix = 1u;
+    if (word >= (outputs + 3u) / 4u) {
+      word -= (outputs + 3u) / 4u;
+      at += outputs;
+      outputs = params.outputs2;
+      matrix = 2u;
+    }
+  }
+  let count = counts[(adapter - 1u) * params.modules + matrix];
+  if (count == 0u) {
+    return;
+  }
+  let ranks = params.modules * params.maxRank;
+  let shrunkAt = row * params.splits * ranks + matrix * params.maxRank;
+  var sums = vec4<f32>();
+  for (var j = 0u; j < count; j++) {
+    var x = shrunk[shrunkAt + j];
+    for (var split = 1u; split < params.splits; split++) {
+      x += shrunk[shrunkAt + split * ranks + j];
+    }
+    sums = fma(b[((adapter - 1u) * params.maxRank + j) * params.words + index % params.words], vec4<f32>(x), sums);
+  }
+  let to = row * params.stride + at + word * 4u;
+  for (var i = 0u; i < min(4u, outputs - word * 4u); i++) {
+    output[to + i] += params.scale * sums[i];
+  }
+}

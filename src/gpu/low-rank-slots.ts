@@ -1,0 +1,121 @@
+import type { Gpu } from './gpu.ts';
+import { rowWords } from './row-words.ts';
+
+/** Modules of one input at most: query, key and value. */
+const MOST_MODULES = 3;
+/** Words of K that one thread sums, in shaders/low-rank-shrink.wgsl. */
+const SPLIT_WORDS = 128;
+
+/** Matrices that have one input, and how large updates of them can be. */
+export interface LowRankShape {
+  readonly label: string;
+  /** Of the input. */
+  readonly columns: number;
+  /** Outputs of each, 1 … 3 of them; they lie one behind the other. */
+  readonly outputs: readonly number[];
+  /** Of each one's update. */
+  readonly maxRank: number;
+  /** Adapters that can be there at once. */
+  readonly slots: number;
+}
+
+/** What is added to a matrix: B · A. */
+export interface LowRankMatrices {
+  readonly rank: number;
+  /** [rank, columns] */
+  readonly a: Float32Array;
+  /** [outputs, rank] */
+  readonly b: Float32Array;
+}
+
+/** Words of four that a shape's outputs take, each module's from a word on. */
+export function outputWords({ outputs }: Pick<LowRankShape, 'outputs'>): number {
+  return outputs.reduce((sum, count) => sum + rowWords(count), 0);
+}
+
+/** How many threads sum a rank of a row. */
+export function shrinkSplits({ columns }: Pick<LowRankShape, 'columns'>): { splits: number; splitWords: number } {
+  const words = rowWords(columns);
+  const splits = Math.ceil(words / SPLIT_WORDS);
+  return { splits, splitWords: Math.ceil(words / splits) };
+}
+
+/** Numbers of what shrinking leaves of a row. */
+export function shrunkNumbers(shape: LowRankShape): number {
+  return shrinkSplits(shape).splits * shape.outputs.length * shape.maxRank;
+}
+
+/** Bytes that the slots of a shape take. */
+export function lowRankBytes(shape: Omit<LowRankShape, 'label'>): number {
+  const { columns, outputs, maxRank, slots } = shape;
+  const counts = rowWords(slots * outputs.length) * 16;
+  return slots * maxRank * 16 * (rowWords(columns) * outputs.length + outputWords(shape)) + counts;
+}
+
+/** Adapters' updates of matrices with one input, one a slot; overwritten while others run. */
+export class LowRankSlots {
+  readonly shape: LowRankShape;
+  /** As the shaders say: [slots, words, modules · maxRank] vec4, [slots, maxRank, words] vec4, [slots, modules] u32. */
+  readonly a: GPUBuffer;
+  readonly b: GPUBuffer;
+  readonly counts: GPUBuffer;
+  readonly #queue: GPUQueue;
+
+  private constructor(shape: LowRankShape, a: GPUBuffer, b: GPUBuffer, counts: GPUBuffer, queue: GPUQueue) {
+    this.shape = shape;
+    this.a = a;
+    this.b = b;
+    this.counts = counts;
+    this.#queue = queue;
+  }
+
+  /** Empty slots. Rejects with AllocationError. */
+  static async create(gpu: Gpu, shape: LowRankShape): Promise<LowRankSlots> {
+    const { label, columns, outputs, maxRank, slots } = shape;
+    if (outputs.length < 1 || outputs.length > MOST_MODULES)
+      throw new RangeError(`${label}: ${outputs.length} modules`);
+    const [a, b, counts] = await Promise.all([
+      gpu.storage(`${label}: A of adapters`, slots * maxRank * outputs.length * rowWords(columns) * 16),
+      gpu.storage(`${label}: B of adapters`, slots * maxRank * outputWords(shape) * 16),
+      gpu.storage(`${label}: ranks of adapters`, slots * outputs.length * 4),
+    ]);
+    return new LowRankSlots(shape, a, b, counts, gpu.device.queue);
+  }
+
+  /** Puts one adapter's updates into `slot`, module by module; undefined: it leaves the module alone. By the queue. */
+  write(slot: number, updates: readonly (LowRankMatrices | undefined)[]): void {
+    const { label, columns, outputs, maxRank, slots } = this.shape;
+    if (!(slot >= 0 && slot < slots)) throw new RangeError(`${label}: adapter slot ${slot} of ${slots}`);
+    const words = rowWords(columns);
+    const ranks = outputs.length * maxRank;
+    const allOutputs = outputWords(this.shape);
+    const a = new Float32Array(words * ranks * 4);
+    const b = new Float32Array(maxRank * allOutputs * 4);
+    let firstWord = 0;
+    outputs.forEach((count, module) => {
+      const update = updates[module];
+      if (update) {
+        checkUpdate(update, columns, count, this.shape);
+        for (let j = 0; j < update.rank; j++) {
+          const to = module * maxRank + j;
+          for (let k = 0; k < columns; k++) a[((k >> 2) * ranks + to) * 4 + (k & 3)] = update.a[j * columns + k]!;
+          const row = (j * allOutputs + firstWord) * 4;
+          for (let i = 0; i < count; i++) b[row + i] = update.b[i * update.rank + j]!;
+        }
+      }
+      firstWord += rowWords(count);
+    });
+    this.#queue.writeBuffer(this.a, slot * a.byteLength, a);
+    this.#queue.writeBuffer(this.b, slot * b.byteLength, b);
+    const counts = Uint32Array.from(outputs, (_, module) => updates[module]?.rank ?? 0);
+    this.#queue.writeBuffer(this.counts, slot * counts.byteLength, counts);
+  }
+}
+
+function checkUpdate({ rank, a, b }: LowRankMatrices, columns: number, outputs: number, shape: LowRankShape): void {
+  if (rank > shape.maxRank || a.length !== rank * columns || b.length !== outputs * rank) {
+    throw new RangeError(
+      `${shape.label}: ${a.length} and ${b.length} numbers of rank ${rank}, at most ${shape.maxRank}`,
+    );
+  }
+}

@@ -1,0 +1,102 @@
+import expandCode from '../../shaders/low-rank-expand.wgsl?raw';
+import shrinkCode from '../../shaders/low-rank-shrink.wgsl?raw';
+import stepCode from '../../shaders/step.wgsl?raw';
+import type { Gpu } from './gpu.ts';
+import { Kernel } from './kernel.ts';
+import { tellWork } from './kernel-work.ts';
+import { type LowRankSlots, outputWords, shrinkSplits, shrunkNumbers } from './low-rank-slots.ts';
+import { squaresWords } from './norm-input.ts';
+import { rowWords } from './row-words.ts';
+
+export interface LowRankBuffers {
+  readonly step: GPUBuffer;
+  /** [rows, columns padded to 4] f32. */
+  readonly input: GPUBuffer;
+  /** [rows, shrunkNumbers] f32: scratch. */
+  readonly shrunk: GPUBuffer;
+  /** [rows, outputStride] f32: it is added to. */
+  readonly output: GPUBuffer;
+}
+
+export interface LowRankOptions {
+  /** Numbers from one row of `output` to the next. */
+  readonly outputStride: number;
+  /** Multiplies what is added; default 1. */
+  readonly scale?: number;
+  /** The input is yet to be divided by its root mean square; see LinearShape. */
+  readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer };
+}
+
+/**
+ * Adds to rows that have an adapter what their adapter makes of their input, B · (A · x), in two kernels; see
+ * shaders/low-rank-*.wgsl. Rows of one dispatch may have different adapters; those without keep the bits they have.
+ */
+export class LowRankUpdate {
+  readonly #shrink: Kernel;
+  readonly #expand: Kernel;
+  readonly #shrinkGroup: GPUBindGroup;
+  readonly #expandGroup: GPUBindGroup;
+  readonly #shrinkThreads: number;
+  readonly #expandThreads: number;
+
+  private constructor(
+    kernels: readonly [Kernel, Kernel],
+    groups: readonly [GPUBindGroup, GPUBindGroup],
+    threads: readonly [number, number],
+  ) {
+    [this.#shrink, this.#expand] = kernels;
+    [this.#shrinkGroup, this.#expandGroup] = groups;
+    [this.#shrinkThreads, this.#expandThreads] = threads;
+  }
+
+  static async create(
+    gpu: Gpu,
+    slots: LowRankSlots,
+    options: LowRankOptions,
+    buffers: LowRankBuffers,
+  ): Promise<LowRankUpdate> {
+    const [shrink, expand] = await Promise.all([
+      Kernel.compile(gpu, {
+        name: 'low-rank-shrink',
+        code: [stepCode, shrinkCode],
+        bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
+      }),
+      Kernel.compile(gpu, {
+        name: 'low-rank-expand',
+        code: [stepCode, expandCode],
+        bindings: ['uniform', 'read', 'read', 'read', 'read', 'write'],
+      }),
+    ]);
+    const { columns, outputs, maxRank } = slots.shape;
+    const { norm, outputStride, scale = 1 } = options;
+    const { splits, splitWords } = shrinkSplits(slots.shape);
+    const words = outputWords(slots.shape);
+    const shrinkGroup = await shrink.bind(
+      [
+        ...[rowWords(columns), splitWords, splits, outputs.length, maxRank],
+        ...[norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)],
+      ],
+      [buffers.step, buffers.input, slots.a, slots.counts, norm?.squares ?? buffers.input, buffers.shrunk],
+    );
+    const expandGroup = await expand.bind(
+      [
+        ...[words, maxRank, outputs.length, splits, outputStride, { f32: scale }],
+        ...[outputs[0]!, outputs[1] ?? 0, outputs[2] ?? 0],
+      ],
+      [buffers.step, buffers.shrunk, slots.b, slots.counts, buffers.output],
+    );
+    const ranks = outputs.length * maxRank;
+    const allOutputs = outputs.reduce((sum, count) => sum + count, 0);
+    // At least one adapter's; of one that has all ranks.
+    const tell = (group: GPUBindGroup, what: string, bytes: number, flops: number) =>
+      tellWork(group, { what: `${what} of ${slots.shape.label}`, bytes, flops, columns: 'rows', firstColumn: 0 });
+    tell(shrinkGroup, 'shrink', ranks * rowWords(columns) * 16, 2 * ranks * columns);
+    tell(expandGroup, 'expand', maxRank * words * 16, 2 * maxRank * allOutputs);
+    return new LowRankUpdate([shrink, expand], [shrinkGroup, expandGroup], [shrunkNumbers(slots.shape), words]);
+  }
+
+  encode(pass: GPUComputePassEncoder, rows: number): void {
+    this.#shrink.dispatchThreads(pass, this.#shrinkGroup, rows * this.#shrinkThreads);
+    this.#expand.dispatchThreads(pass, this.#expandGroup, rows * this.#expandThreads);
+  }
+}
