@@ -14,7 +14,8 @@
 //   logits   [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
 //   lastIds  [maxSequences] the id each slot sampled last
 //
-// No two rows of a step draw for one slot with penalties. A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
+// No two rows of a step draw for one slot with penalties, but for rows of a draft (LOGITS_DRAFT): their slot stays as it is, and the
+// draft's ids up to the row's own count as output, which are the ids of the step's rows before it and of itself. A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
 // Masks come last, which gives what masks before biases give, as a masked id stays masked. Results stay within
 // ± LOGIT_BOUND, so that none is taken for a masked one; NaN and infinities stay, for the sampler to report. Prepend
 // step.wgsl, logit-key.wgsl and masked-logit.wgsl.
@@ -39,6 +40,8 @@ const NO_ID = 0xffffffffu;
 
 // Not 0: the slot's last id was counted before.
 var<workgroup> found: atomic<u32>;
+// A bit per id of the draft: it is among the pairs.
+var<workgroup> paired: atomic<u32>;
 
 const LOGIT_BOUND = 3.4e38;
 
@@ -93,7 +96,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let repetition = bitcast<f32>(slots[slotAt + 3u]);
   let counting = slots[slotAt] == 1u;
   let pairs = select(0u, min(slots[slotAt + 4u], params.maxCounted), counting);
-  let drawn = select(NO_ID, lastIds[slot], counting && slots[slotAt + 7u] == 1u);
+  let drafted = (flags & LOGITS_DRAFT) != 0u;
+  let drawn = select(NO_ID, lastIds[slot], counting && !drafted && slots[slotAt + 7u] == 1u);
+  let guesses = select(0u, step[at + 13u], counting && drafted);
+  let guessesAt = step[STEP_ROWS_AT] + (step[at] + 1u - guesses) * 4u + 2u;
   let pairsAt = slot * params.maxCounted * 2u;
   for (var pair = lane; pair < pairs; pair += THREADS) {
     let pairAt = pairsAt + pair * 2u;
@@ -104,6 +110,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       counted[pairAt + 1u] = count;
       atomicStore(&found, 1u);
     }
+    for (var guess = 0u; guess < guesses; guess += 1u) {
+      for (var again = step[guessesAt + guess * 4u] == id; again; again = false) {
+        count += 1u;
+        atomicOr(&paired, 1u << guess);
+      }
+    }
     let bits = logits[logitsAt + id];
     if (!isNonFinite(bits)) {
       logits[logitsAt + id] = bitcast<u32>(penalised(bitcast<f32>(bits), f32(count), frequency, presence, repetition));
@@ -111,7 +123,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   workgroupBarrier();
   storageBarrier();
-  for (var first = lane == 0u && counting; first; first = false) {
+  for (var guess = lane; guess < guesses; guess += THREADS) {
+    let id = step[guessesAt + guess * 4u];
+    var count = 0u;
+    var first = (atomicLoad(&paired) & (1u << guess)) == 0u;
+    for (var other = 0u; other < guesses; other += 1u) {
+      let same = step[guessesAt + other * 4u] == id;
+      first = first && !(same && other < guess);
+      count += u32(same);
+    }
+    let bits = logits[logitsAt + id];
+    if (first && !isNonFinite(bits)) {
+      logits[logitsAt + id] = bitcast<u32>(penalised(bitcast<f32>(bits), f32(count), frequency, presence, repetition));
+    }
+  }
+  for (var first = lane == 0u && counting && !drafted; first; first = false) {
     slots[slotAt + 7u] = u32((flags & (LOGITS_WRITES_SLOT | LOGITS_SCORED)) == LOGITS_WRITES_SLOT);
     for (var added = drawn != NO_ID && atomicLoad(&found) == 0u && pairs < params.maxCounted; added; added = false) {
       counted[pairsAt + pairs * 2u] = drawn;

@@ -39,6 +39,8 @@ export const LOGITS_ADJUSTED = 16;
 export const LOGITS_ID_LOGPROBS = 32;
 /** A mask says which ids may be drawn. */
 export const LOGITS_MASKED = 64;
+/** The row is of a draft: penalties count ids of its sequence's rows, and its slot doesn't count what it draws. */
+export const LOGITS_DRAFT = 128;
 
 /** Keys of one split of attention; the same for every form, so that their sums are the same. */
 export const SPLIT_KEYS = 64;

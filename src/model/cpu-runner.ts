@@ -148,7 +148,9 @@ export class CpuRunner implements Runner {
     const id = entry.scored ?? (nothing ? 0 : sampleReference(adjusted, entry, entry.outputPosition));
     if (entry.writesSlot) this.#lastIds[entry.slot] = id;
     const state = this.#states.get(entry.slot);
-    if (state && entry.scored === undefined) state.counts.set(id, (state.counts.get(id) ?? 0) + 1);
+    if (state && entry.scored === undefined && entry.draft === undefined) {
+      state.counts.set(id, (state.counts.get(id) ?? 0) + 1);
+    }
     return {
       ...sampledRow(entry, adjusted, id, state?.start.logprobIds ?? []),
       ...(entry.hidden ? { hidden } : {}),
@@ -160,7 +162,9 @@ export class CpuRunner implements Runner {
     if (!entry.adjusted && !mask) return logits;
     const state = this.#states.get(entry.slot);
     if (!state) return adjustLogitsReference(logits, { ...NO_PENALTY, counts: new Map(), bannedIds: [], mask });
-    const { start, counts } = state;
+    const { start } = state;
+    const counts = new Map(state.counts);
+    for (const id of entry.guesses ?? []) counts.set(id, (counts.get(id) ?? 0) + 1);
     const bannedIds = entry.outputPosition < start.minNewTokens ? Array.from(start.stopIds) : [];
     return adjustLogitsReference(logits, { ...start, counts, bannedIds, mask });
   }

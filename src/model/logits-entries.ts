@@ -13,14 +13,20 @@ export interface HostEntry extends LogitsEntry {
   /** Logprobs of slot's ids that it tells; undefined: they aren't asked for. */
   readonly ids: number | undefined;
   readonly hidden: boolean;
+  /** Of a draft's row: the guesses that penalties count. */
+  readonly guesses?: readonly number[] | undefined;
 }
 
-/** The step's logits rows: those that have no mask first, each kind in the batch's order. Throws StepError. */
+/**
+ * The step's logits rows: those that have no mask first, each kind in the batch's order. `guesses`: of drafts' rows, see
+ * draftGuesses. Throws StepError.
+ */
 export function logitsEntries(
   logits: readonly LogitsRow[],
   rows: number,
   slots: readonly SlotTraits[],
   limits: RunnerLimits,
+  guesses: readonly (readonly number[] | undefined)[] = [],
 ): HostEntry[] {
   if (logits.length > limits.maxLogitsRows) {
     throw new StepError(`${logits.length} logits rows, at most ${limits.maxLogitsRows}`);
@@ -58,6 +64,8 @@ export function logitsEntries(
       idsAt,
       mask: row.masked ? masks : undefined,
       hidden: !!row.hidden,
+      draft: row.draft,
+      guesses: guesses[index],
     };
     topAt += row.topLogprobs;
     idsAt += ids ?? 0;
@@ -65,6 +73,7 @@ export function logitsEntries(
     if (row.hidden) hidden++;
     return entry;
   });
+  if (masks > limits.maxSequences) throw new StepError(`${masks} masked rows, at most ${limits.maxSequences}`);
   if (topAt > limits.maxTop) throw new StepError(`${topAt} top logprobs, at most ${limits.maxTop}`);
   if (idsAt > limits.maxTop) throw new StepError(`${idsAt} logprobs of slots' ids, at most ${limits.maxTop}`);
   if (hidden > limits.maxHiddenRows) throw new StepError(`${hidden} hidden rows, at most ${limits.maxHiddenRows}`);
@@ -108,6 +117,7 @@ function rowProblem(entry: LogitsRow, rowBefore: number, rows: number, limits: R
     // The id itself stays out of the message: prompts are private.
     if (!isIndex(entry.scored, limits.vocabSize)) return `scored is outside the vocabulary of ${limits.vocabSize}`;
     if (entry.masked) return 'scored and masked';
+    if (entry.draft !== undefined) return 'scored and of a draft';
     return undefined;
   }
   return samplingProblem(entry.sampling);
@@ -120,7 +130,20 @@ function checkDraws(logits: readonly LogitsRow[], slots: readonly SlotTraits[]):
     if (row.scored !== undefined) return;
     const before = drawnBefore.get(row.slot);
     drawnBefore.set(row.slot, row);
+    const { drawn } = slots[row.slot]!;
+    if (drawn === 'draft' || (drawn === 'rows' && row.draft !== undefined)) {
+      throw new StepError(
+        `logits row ${i}: slot ${row.slot} counts draws, and was not started anew for or after a draft`,
+      );
+    }
+    if ((row.draft ?? 0) > 0 && before?.draft === undefined) {
+      throw new StepError(`logits row ${i}: a draft begins at ${row.draft}`);
+    }
     if (!before) return;
+    if (before.draft !== undefined && row.draft === before.draft + 1 && row.row === before.row + 1) return;
+    if (before.draft !== undefined || row.draft !== undefined) {
+      throw new StepError(`logits row ${i}: slot ${row.slot} draws a row that is not its draft's next`);
+    }
     if (row.masked || before.masked) throw new StepError(`logits row ${i}: slot ${row.slot} draws two rows, masked`);
     if (slots[row.slot]!.penalised) {
       throw new StepError(`logits row ${i}: slot ${row.slot} draws two rows, with penalties`);

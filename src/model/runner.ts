@@ -85,8 +85,8 @@ export interface LogitsRow {
   /**
    * The row is of a draft: so many of its sequence's ids, the row's own the last of them, are guesses at what is drawn, in
    * [0, MAX_DRAFT]; penalties count them after the output. A draft's rows follow each other from 0 on, and are all that their
-   * slot draws in the step. The slot counts none of what they draw: with penalties it has to be started again before it
-   * draws any more. Not in a repeated step.
+   * slot draws in the step. The slot counts none of what they draw: with penalties it has to be started in the
+   * same step, and again before it draws any more. Not in a repeated step.
    */
   readonly draft?: number;
   /** Return the row's hidden state, [hiddenSize] f32, after the final norm. At most `limits.maxHiddenRows` a step. */

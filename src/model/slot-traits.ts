@@ -13,10 +13,19 @@ export interface SlotTraits {
   readonly logprobIds: number;
   /** Outputs counted so far, where penalties count them. */
   readonly outputs: number;
+  /** Where it counts draws: what it drew since its start. A draft's rows are the first, and nothing follows them. */
+  readonly drawn: 'nothing' | 'rows' | 'draft';
 }
 
 /** Of a slot that nothing was started in. */
-export const PLAIN_SLOT: SlotTraits = { penalised: false, biased: false, minNewTokens: 0, logprobIds: 0, outputs: 0 };
+export const PLAIN_SLOT: SlotTraits = {
+  penalised: false,
+  biased: false,
+  minNewTokens: 0,
+  logprobIds: 0,
+  outputs: 0,
+  drawn: 'nothing',
+};
 
 /** Different output ids that one slot may have to count. */
 export function maxCountedIds(limits: RunnerLimits): number {
@@ -57,6 +66,7 @@ function traitsOf(start: SlotStart): SlotTraits {
     minNewTokens: start.stopIds.length > 0 ? start.minNewTokens : 0,
     logprobIds: start.logprobIds.length,
     outputs: start.outputIds.length,
+    drawn: 'nothing',
   };
 }
 

@@ -45,7 +45,7 @@ export function encodeStep(
   const { hiddenSize } = limits;
   const rows = checkSequences(batch.sequences, repeat, limits);
   const slots = startSlots(slotsBefore, starts, limits);
-  const logits = logitsEntries(batch.logits, rows, slots, limits, draftGuesses(batch));
+  const logits = logitsEntries(batch.logits, rows, slots, limits, draftGuesses(batch, hiddenSize));
   checkRepeat(batch, repeat, hiddenSize);
   checkCopies(copies, limits);
   const slotsAfter = countDraws(slots, logits, repeat, limits);
@@ -95,14 +95,14 @@ function countDraws(
   const room = maxCountedIds(limits);
   for (const { slot, draft } of counting) {
     if (draft !== undefined) {
-      counted[slot] = { ...slots[slot]!, stale: true };
+      counted[slot] = { ...slots[slot]!, drawn: 'draft' };
       continue;
     }
     const outputs = slots[slot]!.outputs + repeat;
     if (outputs > room && room < limits.vocabSize) {
       throw new StepError(`slot ${slot} draws ${outputs} outputs since its start, in a context of ${room}`);
     }
-    counted[slot] = { ...slots[slot]!, outputs };
+    counted[slot] = { ...slots[slot]!, outputs, drawn: 'rows' };
   }
   return counted;
 }

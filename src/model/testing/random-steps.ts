@@ -15,6 +15,8 @@ interface Live {
   rest: number[];
   outputs: number;
   readonly seed: bigint;
+  /** Its slot has to be started again. */
+  stale: boolean;
 }
 
 /** Blocks that each slot owns. */
@@ -53,12 +55,18 @@ export class RandomSteps {
         starts.push(this.#start(slot));
       }
       const prefill = live.rest.length > 0;
+      if (!prefill && this.#one(4)) {
+        row += this.#draft(row, slot, live, starts, sequences, logits);
+        continue;
+      }
       const ids = prefill ? live.rest.splice(0, this.#random.integer(1, 12)) : undefined;
       const count = ids?.length ?? 1;
       const startPosition = live.length;
       const blockTable = blocksFor(SLOT_BLOCKS * 16, slot * SLOT_BLOCKS);
       sequences.push({ slot, tokens: ids ? this.#tokens(ids) : 'slot', startPosition, blockTable });
       const drawn = live.rest.length === 0;
+      if (live.stale) starts.push(this.#start(slot));
+      live.stale = false;
       for (let i = 0; i < count - (drawn ? 1 : 0); i++) if (this.#one(3)) logits.push(this.#scored(row + i, slot));
       if (drawn) {
         logits.push(this.#draw(row + count - 1, slot, live));
@@ -68,20 +76,58 @@ export class RandomSteps {
       row += count;
       if (!prefill) decoding.push(live);
     }
-    const repeatable = decoding.length === sequences.length && starts.length === 0 && this.#one(2);
+    const repeatable =
+      decoding.length === sequences.length &&
+      starts.length === 0 &&
+      logits.every(({ draft }) => draft === undefined) &&
+      this.#one(2);
     const repeat = repeatable ? this.#random.integer(2, 5) : 1;
     for (const live of decoding) {
       live.length += repeat - 1;
       live.outputs += repeat - 1;
     }
-    const rows = repeat > 1 ? logits.map(repeatedRow) : logits;
+    let masked = 0;
+    const few = logits.map((one) =>
+      one.masked && ++masked > this.#limits.maxSequences ? { ...one, masked: false } : one,
+    );
+    const rows = repeat > 1 ? few.map(repeatedRow) : few;
     const masks = rows.filter(({ masked }) => masked).map(() => (this.#one(5) ? undefined : this.#mask()));
     return { batch: { sequences, logits: rows, starts, repeat }, masks };
   }
 
+  /** A row and a draft after it, of which some ids often are alike; so many of them are accepted. Returns its rows. */
+  #draft(
+    row: number,
+    slot: number,
+    live: Live,
+    starts: SlotStart[],
+    sequences: StepSequence[],
+    logits: LogitsRow[],
+  ): number {
+    const masked = this.#one(8);
+    const count = this.#random.integer(1, masked ? 2 : 6);
+    const few = [this.#id(), this.#id()];
+    const tokens = Array.from({ length: count }, () => (this.#one(2) ? few[this.#random.integer(0, 1)]! : this.#id()));
+    starts.push(this.#start(slot));
+    sequences.push({
+      slot,
+      tokens,
+      startPosition: live.length,
+      blockTable: blocksFor(SLOT_BLOCKS * 16, slot * SLOT_BLOCKS),
+    });
+    for (let draft = 0; draft < count; draft++) {
+      logits.push({ ...this.#draw(row + draft, slot, live), draft, masked, outputPosition: live.outputs + draft });
+    }
+    const accepted = this.#random.integer(1, count);
+    live.length += accepted;
+    live.outputs += accepted;
+    live.stale = true;
+    return count;
+  }
+
   #begin(): Live {
     const rest = Array.from({ length: this.#random.integer(1, 25) }, () => this.#id());
-    return { length: 0, rest, outputs: 0, seed: BigInt(this.#random.integer(0, 2 ** 31)) };
+    return { length: 0, rest, outputs: 0, seed: BigInt(this.#random.integer(0, 2 ** 31)), stale: false };
   }
 
   #start(slot: number): SlotStart {
