@@ -1,0 +1,46 @@
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { Quantisation } from '../gpu/quantise.ts';
+import type { AnySource } from '../gpu/weight-matrix.ts';
+import { DecoderTensors } from './decoder-tensors.ts';
+import type { EncoderConfig } from './encoder-config.ts';
+import type { EncoderNames } from './encoder-names.ts';
+
+/** Reads an encoder's tensors. All throw CheckpointError naming file, tensor and reason. */
+export interface EncoderTensorReader {
+  /** A matrix [rows, columns] to load, quantised where that is asked for. */
+  matrix(name: string, rows: number, columns: number): AnySource;
+  /** A matrix [rows, columns] as f32. */
+  table(name: string, rows: number, columns: number): Promise<Float32Array<ArrayBuffer>>;
+  /** Throws unless `vector` can read it. */
+  findVector(name: string, length: number): void;
+  vector(name: string, length: number): Promise<Float32Array<ArrayBuffer>>;
+}
+
+export function encoderTensors(
+  checkpoint: Checkpoint,
+  onRead?: (bytes: number) => void,
+  quantisation?: Quantisation,
+): EncoderTensorReader {
+  const tensors = new DecoderTensors(checkpoint, onRead, quantisation);
+  const plain = quantisation === undefined ? tensors : new DecoderTensors(checkpoint, onRead);
+  return {
+    matrix: (name, rows, columns) => tensors.matrix(name, rows, columns),
+    table: (name, rows, columns) => plain.floats(columns, [plain.matrix(name, rows, columns)]),
+    findVector: (name, length) => tensors.findVector(name, length),
+    vector: (name, length) => tensors.vector(name, length),
+  };
+}
+
+/** The sources of one layer's products; q, k and v are one. */
+export function encoderSources(
+  tensors: EncoderTensorReader,
+  { hiddenSize, intermediateSize }: EncoderConfig,
+  names: ReturnType<EncoderNames['layer']>,
+) {
+  return {
+    qkv: [names.query, names.key, names.value].map(({ weight }) => tensors.matrix(weight, hiddenSize, hiddenSize)),
+    attentionOutput: [tensors.matrix(names.attentionOutput.weight, hiddenSize, hiddenSize)],
+    up: [tensors.matrix(names.up.weight, intermediateSize, hiddenSize)],
+    down: [tensors.matrix(names.down.weight, hiddenSize, intermediateSize)],
+  } as const;
+}
