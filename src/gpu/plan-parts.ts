@@ -3,7 +3,7 @@ import { UNIT_COLUMNS } from './quant-format.ts';
 import { isQuantFormat, type MatrixFormat, TILE_ROWS, tileBytes } from './weight-format.ts';
 
 /** What is cut: rows of one format. */
-interface Cuttable {
+export interface Cuttable {
   readonly label: string;
   readonly rows: number;
   readonly format: MatrixFormat;
@@ -22,13 +22,15 @@ export interface PartPlan<S> {
   place(row: number): number;
 }
 
-interface Piece<S> {
+export interface Piece<S> {
   readonly source: S;
   /** Its first row in the source. */
   readonly from: number;
   readonly rows: number;
   /** Its first row as `place` counts. */
   readonly at: number;
+  /** Tile rows that all of its own lie in, from and to; absent: anywhere in the part. */
+  readonly within?: readonly [number, number];
 }
 
 /**
@@ -101,11 +103,11 @@ function runsOfOneFormat<S extends Cuttable>(sources: readonly S[]): (readonly S
   return runs;
 }
 
-function rowsOf(run: readonly Cuttable[]): number {
+export function rowsOf(run: readonly Cuttable[]): number {
   return run.reduce((sum, source) => sum + source.rows, 0);
 }
 
-function tilesAPart(columns: number, run: readonly Cuttable[], limit: number): number {
+export function tilesAPart(columns: number, run: readonly Cuttable[], limit: number): number {
   const { label, format } = run[0]!;
   if (isQuantFormat(format) && columns % UNIT_COLUMNS !== 0) {
     throw new RangeError(`${label}: ${columns} columns are no multiple of ${UNIT_COLUMNS}, as ${format} needs`);
@@ -120,7 +122,7 @@ function tilesAPart(columns: number, run: readonly Cuttable[], limit: number): n
 }
 
 /** Rows [from, from + rows) of a run. */
-function piecesOf<S extends Cuttable>(run: readonly S[], from: number, rows: number): Piece<S>[] {
+export function piecesOf<S extends Cuttable>(run: readonly S[], from: number, rows: number): Piece<S>[] {
   const pieces: Piece<S>[] = [];
   let at = 0;
   for (const source of run) {

@@ -130,14 +130,19 @@ function rowsOf(sources: readonly AnySource[]): number {
   return sources.reduce((sum, source) => sum + source.rows, 0);
 }
 
-type Plan = (sources: readonly AnySource[]) => PartPlan<AnySource>[] | undefined;
+/** How sources are cut; undefined: they can't be. */
+export type Plan = (sources: readonly AnySource[]) => PartPlan<AnySource>[] | undefined;
 
-/** Loads what `plan` says, with f32 scales where halves turn out not to hold them. */
-async function loadParts(
+/**
+ * Loads what `plan` says, with f32 scales where halves turn out not to hold them: of the source that has them, or of all
+ * where these must keep one format.
+ */
+export async function loadParts(
   gpu: Gpu,
   columns: number,
   sources: readonly AnySource[],
   plan: Plan,
+  oneFormat = false,
 ): Promise<MatrixPart[] | undefined> {
   let wanted = sources;
   for (;;) {
@@ -147,8 +152,10 @@ async function loadParts(
       return await loadPlans(gpu, columns, plans);
     } catch (error) {
       if (!(error instanceof InexactScales)) throw error;
-      // Each turn makes one source's scales f32, so this ends.
-      wanted = wanted.map((source) => (source === error.source ? withWideScales(error.source) : source));
+      // Each turn makes some source's scales f32, so this ends.
+      wanted = wanted.map((source) =>
+        isQuantSource(source) && (oneFormat || source === error.source) ? withWideScales(source) : source,
+      );
     }
   }
 }
@@ -198,10 +205,12 @@ async function uploadPart(gpu: Gpu, columns: number, plan: PartPlan<AnySource>, 
   const tilesAtOnce = Math.max(1, Math.floor(UPLOAD_VALUES / (TILE_ROWS * columns)));
   for (let first = 0; first < tiles; first += tilesAtOnce) {
     const count = Math.min(tilesAtOnce, tiles - first);
+    const [from, to] = [first * TILE_ROWS, (first + count) * TILE_ROWS];
     const stretches = planes.map(({ size }) => new Uint32Array((size / 4 / tiles) * count));
-    for (const { source, from, rows, at } of plan.pieces) {
-      const places = placesWithin(plan, at, rows, first * TILE_ROWS, count * TILE_ROWS);
-      if (places) await packRows(stretches, places.places, columns, source, from + places.skipped);
+    for (const piece of plan.pieces) {
+      if (piece.within && (piece.within[0] >= to || piece.within[1] <= from)) continue;
+      const places = placesWithin(plan, piece.at, piece.rows, from, to - from);
+      if (places) await packRows(stretches, places.places, columns, piece.source, piece.from + places.skipped);
     }
     planes.forEach(({ buffer, offset, size }, i) => {
       queue.writeBuffer(buffer, offset + (size / tiles) * first, stretches[i]!);

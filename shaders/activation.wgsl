@@ -1,0 +1,43 @@
+// The activation of a feed-forward network; `kind` is an index of ACTIVATIONS (src/gpu/activation.ts).
+//
+//   0  x / (1 + exp(-x))                                       SiLU
+//   1  x (1 + erf(x / sqrt 2)) / 2                             GELU
+//   2  x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2       its approximation
+//   3  max(x, 0)
+//
+// exp's argument is bounded: a shader may assume that no infinity occurs. Not by min or max, which would turn a NaN into
+// a number, and hide it from the check on the logits.
+fn boundedExp(power: f32) -> f32 {
+  var bounded = power;
+  if (bounded > 80.0) {
+    bounded = 80.0;
+  }
+  return exp(bounded);
+}
+
+// Of x >= 0: Abramowitz and Stegun, 7.1.26, off by 1.5e-7 at most.
+fn erfOf(x: f32) -> f32 {
+  let t = 1.0 / fma(0.3275911, x, 1.0);
+  let sum = t * fma(t, fma(t, fma(t, fma(t, 1.061405429, -1.453152027), 1.421413741), -0.284496736), 0.254829592);
+  return fma(-sum, boundedExp(-x * x), 1.0);
+}
+
+fn activate(kind: u32, x: f32) -> f32 {
+  switch (kind) {
+    case 1u: {
+      let erf = erfOf(abs(x) * 0.70710678118654752);
+      return 0.5 * x * (1.0 + select(erf, -erf, x < 0.0));
+    }
+    case 2u: {
+      // (1 + tanh u) / 2 = 1 / (1 + exp(-2u)).
+      let u = 0.79788456080286536 * fma(0.044715 * x * x, x, x);
+      return x / (1.0 + boundedExp(-2.0 * u));
+    }
+    case 3u: {
+      return select(x, 0.0, x < 0.0);
+    }
+    default: {
+      return x / (1.0 + boundedExp(-x));
+    }
+  }
+}
