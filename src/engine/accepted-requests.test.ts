@@ -23,7 +23,7 @@ const RUNNER: RunnerLimits = {
   hiddenSize: MODEL.hiddenSize,
   contextLength: MODEL.contextLength,
   vocabSize: MODEL.vocabSize,
-  blocks: MODEL.contextLength / BLOCK_TOKENS,
+  kvGroups: [{ blocks: MODEL.contextLength / BLOCK_TOKENS }],
 };
 
 const EDGES = [
@@ -95,7 +95,7 @@ function encode(request: NormalisedRequest, sample: number, at: number) {
         slot: 0,
         tokens: first ? inputIds : ('slot' as const),
         startPosition: position,
-        blockTable: Array.from({ length: RUNNER.blocks }, (_, block) => block),
+        blockTable: Array.from({ length: RUNNER.kvGroups[0]!.blocks }, (_, block) => block),
       },
     ],
     logits: [

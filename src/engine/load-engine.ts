@@ -122,7 +122,7 @@ async function loadOnce(gpu: GPU, parts: EngineParts, lostKernels: LostKernels):
       refused,
       layers: Number(config.raw.num_hidden_layers),
       contextLength: runner.limits.contextLength,
-      poolTokens: runner.limits.blocks * BLOCK_TOKENS,
+      poolTokens: runner.limits.kvGroups[0]!.blocks * BLOCK_TOKENS,
       gpuBuffers: () => runner.allocatedBuffers,
       lost,
       destroy: () => {

@@ -1,4 +1,5 @@
 import type { FailureCode } from '../contract/failure-codes.ts';
+import { servedPositions } from '../model/kv-layout.ts';
 import { samplingProblem } from '../model/logits-entries.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
 import type { EngineRequest } from './request.ts';
@@ -13,9 +14,11 @@ export function refusalOf(request: EngineRequest, limits: RunnerLimits, roomInQu
   const problem = inputProblem(request, limits) ?? samplingRefusal(request, limits) ?? toldProblem(request, limits);
   if (problem !== undefined) return { code: 'invalid_argument', message: problem };
   const { inputIds, samples, maxNewTokens } = request;
-  const needed = Math.ceil((inputIds.length + Math.max(0, maxNewTokens - 1)) / BLOCK_TOKENS);
-  if (needed > limits.blocks) {
-    return { code: 'resource_exhausted', message: `${needed} KV blocks are needed, the pool has ${limits.blocks}` };
+  const positions = inputIds.length + Math.max(0, maxNewTokens - 1);
+  const served = servedPositions(limits.kvGroups, limits.contextLength);
+  if (positions > served) {
+    const [needed, blocks] = [positions, served].map((count) => Math.ceil(count / BLOCK_TOKENS));
+    return { code: 'resource_exhausted', message: `${needed} KV blocks are needed, the pool has ${blocks}` };
   }
   if (samples.length > roomInQueue) {
     return { code: 'resource_exhausted', message: `the queue has room for ${Math.max(0, roomInQueue)} sequences more` };

@@ -53,7 +53,7 @@ export class Scheduler {
     this.limits = { ...limits, maxRunning };
     this.#pace = pace;
     this.#now = now;
-    this.kv = new KvCache(runner.blocks, limits);
+    this.kv = new KvCache(runner.kvGroups[0]!.blocks, limits);
     this.#freeSlots = Array.from({ length: maxRunning }, (_, i) => maxRunning - 1 - i);
     this.distrustSlots();
   }
@@ -68,7 +68,7 @@ export class Scheduler {
 
   /** KV slots neither free nor evictable. */
   get usedTokens(): number {
-    return (this.#runner.blocks - this.kv.available) * BLOCK_TOKENS;
+    return (this.kv.blocks - this.kv.available) * BLOCK_TOKENS;
   }
 
   /** Tokens of a waiting sequence that are cached. */

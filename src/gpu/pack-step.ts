@@ -1,5 +1,6 @@
 import type { AttentionWork } from './attention.ts';
 import {
+  FIRST_TABLE_WORD,
   LOGITS_ADJUSTED,
   LOGITS_DRAFT,
   LOGITS_ID_LOGPROBS,
@@ -18,12 +19,13 @@ import {
   TOKEN_GIVEN,
   TOKEN_OF_SLOT,
 } from './step-layout.ts';
-
-/** Tokens of a KV block; shaders/step.wgsl has the same number. */
-const BLOCK_TOKENS = 16;
+import { BLOCK_TOKENS, firstVisibleBlock } from './visible-blocks.ts';
 
 /** Rows of a sequence in one step that may take attention's split form: more of them fill the device by themselves. */
 const MOST_SPLIT_ROWS = 4;
+
+/** One KV group, which sees all keys. */
+const ALL_SEEN: readonly (number | undefined)[] = [undefined];
 
 /** A sequence's rows: consecutive positions. */
 export interface SequenceEntry {
@@ -33,6 +35,8 @@ export interface SequenceEntry {
   readonly embedded?: boolean;
   readonly startPosition: number;
   readonly blockTable: ArrayLike<number>;
+  /** Of KV groups 1 … */
+  readonly moreTables?: readonly ArrayLike<number>[];
   /** The adapter slot whose adapter its rows have; absent: none. Packed as one more, 0 for none. */
   readonly adapter?: number;
 }
@@ -73,6 +77,8 @@ export interface LogitsEntry {
 export interface CopyEntry {
   readonly from: number;
   readonly to: number;
+  /** Of KV groups 1 … */
+  readonly more?: readonly { readonly from: number; readonly to: number }[];
 }
 
 /** What a step has beside its rows. */
@@ -80,6 +86,8 @@ export interface StepExtras {
   readonly copies: readonly CopyEntry[];
   /** Decode steps that the metadata is advanced through. */
   readonly repeat: number;
+  /** Of each KV group: keys a row sees, undefined: all; default: one group that sees all. */
+  readonly windows?: readonly (number | undefined)[];
 }
 
 export interface StepCapacity {
@@ -88,8 +96,10 @@ export interface StepCapacity {
   readonly maxLogitsRows: number;
   /** Copies of blocks: a sequence that starts may need one. */
   readonly maxCopies: number;
-  /** Blocks of one sequence's table. */
+  /** Blocks of one sequence's tables, of all KV groups. */
   readonly maxTableBlocks: number;
+  /** Default: one. */
+  readonly kvGroups?: number;
   /** Splits that attention's scratch holds. */
   readonly splitItems: number;
 }
@@ -102,7 +112,7 @@ export function stepWords(capacity: StepCapacity): number {
     capacity.maxRows * (STEP_ROW_WORDS + 2) +
     capacity.maxSequences * (STEP_SEQUENCE_WORDS + capacity.maxTableBlocks) +
     capacity.maxLogitsRows * STEP_LOGITS_WORDS +
-    capacity.maxCopies * 2 +
+    capacity.maxCopies * 2 * (capacity.kvGroups ?? 1) +
     capacity.splitItems * 2
   );
 }
@@ -122,7 +132,7 @@ export function packStep(
   sequences: readonly SequenceEntry[],
   logits: readonly LogitsEntry[],
   splitItemCapacity: number,
-  { copies, repeat }: StepExtras = { copies: [], repeat: 1 },
+  { copies, repeat, windows = ALL_SEEN }: StepExtras = { copies: [], repeat: 1 },
 ): PackedStep {
   const rows = sequences.reduce((sum, sequence) => sum + rowsOf(sequence), 0);
   const whole: number[] = [];
@@ -131,12 +141,15 @@ export function packStep(
   let row = 0;
   for (const sequence of sequences) {
     const count = rowsOf(sequence);
-    // Splits that the last row comes to have while it is advanced; one without keys adds nothing to a sum.
-    const splits = Math.ceil((sequence.startPosition + count - 1 + repeat) / SPLIT_KEYS);
+    // From the first that any group's layers see, to those that the last row comes to have while it is advanced; a
+    // layer passes over those that it sees nothing of, so that its sum is that of the whole form.
+    const first = firstSplit(windows, sequence.startPosition);
+    const end = Math.ceil((sequence.startPosition + count - 1 + repeat) / SPLIT_KEYS);
+    const splits = end - first;
     if (count <= MOST_SPLIT_ROWS && splits > 1 && splitItems.length / 2 + count * splits <= splitItemCapacity) {
       for (let i = 0; i < count; i++) {
         splitRows.push(row + i, splitItems.length / 2);
-        for (let split = 0; split < splits; split++) splitItems.push(row + i, split);
+        for (let split = first; split < end; split++) splitItems.push(row + i, split);
       }
     } else {
       for (let i = 0; i < count; i++) whole.push(row + i);
@@ -151,7 +164,7 @@ export function packStep(
   const splitRowsAt = splitItemsAt + splitItems.length;
   const wholeRowsAt = splitRowsAt + splitRows.length;
   const copiesAt = wholeRowsAt + whole.length;
-  const tablesAt = copiesAt + copies.length * 2;
+  const tablesAt = copiesAt + copies.length * 2 * windows.length;
   into.fill(0, 0, STEP_HEADER_WORDS);
   into[STEP_HEADER.rows] = rows;
   into[STEP_HEADER.sequences] = sequences.length;
@@ -167,14 +180,12 @@ export function packStep(
   into[STEP_HEADER.wholeRowsAt] = wholeRowsAt;
   into[STEP_HEADER.copies] = copies.length;
   into[STEP_HEADER.copiesAt] = copiesAt;
-  const end = packSequences(into, sequences, { rowsAt, sequencesAt, tablesAt, repeat });
+  const end = packSequences(into, sequences, { rowsAt, sequencesAt, tablesAt, repeat, windows });
   packLogits(into, logits, logitsAt);
   into.set(splitItems, splitItemsAt);
   into.set(splitRows, splitRowsAt);
   into.set(whole, wholeRowsAt);
-  copies.forEach(({ from, to }, i) => {
-    into.set([from, to], copiesAt + i * 2);
-  });
+  packCopies(into, copies, windows.length, copiesAt);
   return {
     words: into.subarray(0, end),
     rows,
@@ -182,13 +193,39 @@ export function packStep(
   };
 }
 
+/** The first split of keys that the row at `position` sees in any KV group. */
+function firstSplit(windows: readonly (number | undefined)[], position: number): number {
+  let first = Number.POSITIVE_INFINITY;
+  for (const window of windows) {
+    if (window === undefined) return 0;
+    first = Math.min(first, Math.floor(Math.max(0, position + 1 - window) / SPLIT_KEYS));
+  }
+  return first;
+}
+
+/** Writes the copies group by group, so that a group's kernel finds its own in a row. */
+function packCopies(into: Uint32Array, copies: readonly CopyEntry[], groups: number, copiesAt: number): void {
+  copies.forEach((copy, i) => {
+    for (let group = 0; group < groups; group++) {
+      const { from, to } = group === 0 ? copy : copy.more![group - 1]!;
+      const at = copiesAt + (group * copies.length + i) * 2;
+      into[at] = from;
+      into[at + 1] = to;
+    }
+  });
+}
+
+interface SequencesPlace {
+  readonly rowsAt: number;
+  readonly sequencesAt: number;
+  readonly tablesAt: number;
+  readonly repeat: number;
+  readonly windows: readonly (number | undefined)[];
+}
+
 /** Writes rows, sequences and tables; returns where the tables end. */
-function packSequences(
-  into: Uint32Array,
-  sequences: readonly SequenceEntry[],
-  at: { readonly rowsAt: number; readonly sequencesAt: number; readonly tablesAt: number; readonly repeat: number },
-): number {
-  const { rowsAt, sequencesAt, tablesAt, repeat } = at;
+function packSequences(into: Uint32Array, sequences: readonly SequenceEntry[], place: SequencesPlace): number {
+  const { rowsAt, sequencesAt, tablesAt, repeat, windows } = place;
   let row = 0;
   let table = tablesAt;
   sequences.forEach((sequence, index) => {
@@ -197,7 +234,7 @@ function packSequences(
     const length = sequence.startPosition + count;
     const source = tokens === 'slot' ? TOKEN_OF_SLOT : embedded ? TOKEN_EMBEDDED : TOKEN_GIVEN;
     into.set(
-      [sequence.slot, row, count, length, table, 0, 0, (sequence.adapter ?? -1) + 1],
+      [sequence.slot, row, count, length, 0, 0, 0, (sequence.adapter ?? -1) + 1],
       sequencesAt + index * STEP_SEQUENCE_WORDS,
     );
     for (let i = 0; i < count; i++) {
@@ -209,8 +246,13 @@ function packSequences(
     }
     row += count;
     const blocks = Math.ceil((length + repeat - 1) / BLOCK_TOKENS);
-    for (let i = 0; i < blocks; i++) into[table + i] = sequence.blockTable[i]!;
-    table += blocks;
+    for (let group = 0; group < windows.length; group++) {
+      const blockTable = group === 0 ? sequence.blockTable : sequence.moreTables![group - 1]!;
+      // What is behind the window is left out: the table begins as far before its first entry, modulo 2^32.
+      const first = firstVisibleBlock(windows[group], sequence.startPosition);
+      into[sequencesAt + index * STEP_SEQUENCE_WORDS + FIRST_TABLE_WORD + group] = table - first;
+      for (let i = first; i < blocks; i++) into[table++] = blockTable[i]!;
+    }
   });
   return table;
 }

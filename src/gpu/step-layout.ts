@@ -22,6 +22,9 @@ export const STEP_ROW_WORDS = 4;
 export const STEP_SEQUENCE_WORDS = 8;
 export const STEP_LOGITS_WORDS = 16;
 
+/** Which word of a sequence has the table of KV group 0; those of the next groups follow. */
+export const FIRST_TABLE_WORD = 4;
+
 /** Sources of a row's token. */
 export const TOKEN_GIVEN = 0;
 export const TOKEN_OF_SLOT = 1;

@@ -5,19 +5,12 @@ import { stepWords } from '../gpu/pack-step.ts';
 import { hasNonFinite, logprobsReference, orderReference, sampleReference } from '../gpu/sampler.reference.ts';
 import { CpuLlama } from './cpu-llama.ts';
 import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
-import { type KvRequest, poolBlocks } from './kv-layout.ts';
+import { type KvRequest, kvGroupLimits, poolBlocks, servedPositions, stepCapacity } from './kv-layout.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
 import { decoderKvGroups, type LoadOptions, runnerLimits } from './load-decoder.ts';
 import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
-import {
-  BLOCK_TOKENS,
-  type Runner,
-  type RunnerLimits,
-  type SampledRow,
-  type SlotStart,
-  type StepBatch,
-} from './runner.ts';
+import type { Runner, RunnerLimits, SampledRow, SlotStart, StepBatch } from './runner.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { StepError } from './step-error.ts';
 import { encodeStep } from './step-metadata.ts';
@@ -63,14 +56,11 @@ export class CpuRunner implements Runner {
 
   private constructor(config: LlamaConfig, weights: CpuWeights, limits: RunnerLimits) {
     this.limits = limits;
-    const positions = Math.min(limits.contextLength, limits.blocks * BLOCK_TOKENS);
-    this.#model = new CpuLlama(config, weights, limits.blocks, positions);
+    const positions = servedPositions(limits.kvGroups, limits.contextLength);
+    this.#model = new CpuLlama(config, weights, limits.kvGroups[0]!.blocks, positions);
     this.#lastIds = new Uint32Array(limits.maxSequences);
     this.#slots = new Array(limits.maxSequences).fill(PLAIN_SLOT);
-    const maxTableBlocks = Math.ceil(positions / BLOCK_TOKENS);
-    this.#words = new Uint32Array(
-      stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems: 0 }),
-    );
+    this.#words = new Uint32Array(stepWords({ ...stepCapacity(limits), splitItems: 0 }));
     this.kvBytes = this.#model.kvBytes;
     this.weightBytes = this.#model.weightBytes;
   }
@@ -82,8 +72,9 @@ export class CpuRunner implements Runner {
     options: Omit<LoadOptions, 'bindingLimit' | 'onProgress'> & KvRequest,
   ): Promise<CpuRunner> {
     const config = llamaConfig(modelConfig);
-    const blocks = poolBlocks(decoderKvGroups(config), options, Number.POSITIVE_INFINITY);
-    const limits = runnerLimits(config, options, blocks);
+    const groups = decoderKvGroups(config);
+    const blocks = poolBlocks(groups, options, Number.POSITIVE_INFINITY);
+    const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
     return new CpuRunner(config, await loadCpuWeights(checkpoint, config), limits);
   }
 

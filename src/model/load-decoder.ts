@@ -14,9 +14,17 @@ import { Decoder } from './decoder.ts';
 import { decoderKernels } from './decoder-kernels.ts';
 import { loadDecoderWeights } from './decoder-weights.ts';
 import { GpuRunner } from './gpu-runner.ts';
-import { blockBytes, type KvGroup, type KvRequest, poolBlocks } from './kv-layout.ts';
+import {
+  blockBytes,
+  type KvGroup,
+  type KvRequest,
+  kvGroupLimits,
+  poolBlocks,
+  servedPositions,
+  stepCapacity,
+} from './kv-layout.ts';
 import { type LlamaConfig, llamaConfig } from './llama-config.ts';
-import { BLOCK_TOKENS, type RunnerLimits } from './runner.ts';
+import type { KvGroupLimits, RunnerLimits } from './runner.ts';
 import { SlotBuffers } from './slot-buffers.ts';
 import { maxCountedIds } from './slot-traits.ts';
 
@@ -85,9 +93,9 @@ export async function loadDecoder(
 async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): Promise<GpuRunner> {
   const groups = decoderKvGroups(config);
   const blocks = poolBlocks(groups, options, gpu.bindingLimit);
-  const limits = runnerLimits(config, options, blocks);
+  const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
   const { maxRows, maxLogitsRows } = limits;
-  const positions = Math.min(limits.contextLength, blocks * BLOCK_TOKENS);
+  const positions = servedPositions(limits.kvGroups, limits.contextLength);
   const splitItems = Math.max(
     1,
     Math.min(
@@ -95,13 +103,14 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
       limits.maxSequences * Math.ceil(positions / SPLIT_KEYS),
     ),
   );
-  const maxTableBlocks = Math.ceil(positions / BLOCK_TOKENS);
   const start = performance.now();
   const [kv, step, attentionParts, slots, weights] = await Promise.all([
     Promise.all(
-      groups.flatMap((group) => group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks * blockBytes(group)))),
+      groups.flatMap((group, g) =>
+        group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks[g]! * blockBytes(group))),
+      ),
     ),
-    gpu.storage('step', stepWords({ ...limits, maxCopies: limits.maxSequences, maxTableBlocks, splitItems }) * 4),
+    gpu.storage('step', stepWords({ ...stepCapacity(limits), splitItems }) * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(config)),
     SlotBuffers.create(gpu, limits),
     loadDecoderWeights(
@@ -163,7 +172,7 @@ export function decoderKvGroups(config: LlamaConfig): readonly KvGroup[] {
 export function runnerLimits(
   config: LlamaConfig,
   options: Omit<LoadOptions, keyof KvRequest>,
-  blocks: number,
+  kvGroups: readonly KvGroupLimits[],
 ): RunnerLimits {
   const limits = {
     maxRows: options.maxRows,
@@ -188,7 +197,7 @@ export function runnerLimits(
     maxHiddenRows: Math.min(limits.maxLogitsRows, MAX_HIDDEN_ROWS),
     hiddenSize,
     vocabSize,
-    blocks,
+    kvGroups,
   };
 }
 

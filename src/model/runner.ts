@@ -4,6 +4,9 @@ import type { ProfileOptions, StepProfile } from './step-profile.ts';
 /** Tokens of KV in one block. */
 export const BLOCK_TOKENS = 16;
 
+/** Stands in a block table where a block was given back, behind its group's window. */
+export const NO_BLOCK = -1;
+
 /** Ids of one draft. */
 export const MAX_DRAFT = 16;
 
@@ -17,8 +20,13 @@ export interface StepSequence {
    */
   readonly tokens: ArrayLike<number> | 'slot' | { readonly embeddings: Float32Array };
   readonly startPosition: number;
-  /** Block ids of positions 0 … startPosition + rows − 1; at least ceil(that many / BLOCK_TOKENS). */
+  /**
+   * Block ids of positions 0 … startPosition + rows − 1, of the first KV group; at least ceil(that many /
+   * BLOCK_TOKENS). Entries behind the group's window are not read, and may be NO_BLOCK.
+   */
   readonly blockTable: ArrayLike<number>;
+  /** Tables like it of the other KV groups, in order. */
+  readonly moreTables?: readonly ArrayLike<number>[];
   /** The adapter slot whose adapter its rows have, in [0, limits.maxAdapters); absent: the model as it is. */
   readonly adapter?: number;
 }
@@ -93,10 +101,12 @@ export interface LogitsRow {
   readonly hidden?: boolean;
 }
 
-/** One block's KV of every layer. */
+/** One block's KV of every layer: of the first KV group's. */
 export interface BlockCopy {
   readonly from: number;
   readonly to: number;
+  /** And of the others', in order. */
+  readonly more?: readonly { readonly from: number; readonly to: number }[];
 }
 
 export interface StepBatch {
@@ -129,6 +139,14 @@ export interface SampledRow {
   readonly nonFinite: boolean;
 }
 
+/** Layers that share a pool of KV blocks, and a block table a sequence. */
+export interface KvGroupLimits {
+  /** Of the pool. */
+  readonly blocks: number;
+  /** Keys a position sees, itself included; absent: all before it. */
+  readonly window?: number;
+}
+
 export interface RunnerLimits {
   /** Rows of one step. */
   readonly maxRows: number;
@@ -147,15 +165,15 @@ export interface RunnerLimits {
   readonly hiddenSize: number;
   readonly contextLength: number;
   readonly vocabSize: number;
-  /** Blocks of the KV pool. */
-  readonly blocks: number;
+  /** One or more; the first sees most: it has no window where any has none. */
+  readonly kvGroups: readonly KvGroupLimits[];
   /** Adapter slots; 0 or absent: no adapters are taken. */
   readonly maxAdapters?: number;
   /** Ranks that an adapter's updates may have. */
   readonly maxAdapterRank?: number;
 }
 
-/** Drives a model one step at a time over a KV pool of its own. */
+/** Drives a model one step at a time over KV pools of its own. */
 export interface Runner {
   readonly limits: RunnerLimits;
   readonly weightBytes: number;

@@ -1,4 +1,5 @@
-import { BLOCK_TOKENS, type RunnerLimits, type SlotStart } from './runner.ts';
+import { servedPositions } from './kv-layout.ts';
+import type { RunnerLimits, SlotStart } from './runner.ts';
 import { isIndex, StepError } from './step-error.ts';
 
 /** The largest finite f32. */
@@ -33,8 +34,8 @@ export function maxCountedIds(limits: RunnerLimits): number {
 }
 
 /** Positions that a sequence can have. */
-function positions({ contextLength, blocks }: RunnerLimits): number {
-  return Math.min(contextLength, blocks * BLOCK_TOKENS);
+function positions({ contextLength, kvGroups }: RunnerLimits): number {
+  return servedPositions(kvGroups, contextLength);
 }
 
 /** The traits that `starts` give, on top of `slots` (one a slot). Throws StepError. */

@@ -17,7 +17,7 @@ const LIMITS: RunnerLimits = {
   hiddenSize: 4,
   contextLength: 400,
   vocabSize: 100,
-  blocks: 30,
+  kvGroups: [{ blocks: 30 }],
 };
 
 const table = (count: number, first = 0) => Array.from({ length: count }, (_, i) => first + i);
@@ -126,7 +126,7 @@ test('records of adjusted, scored and masked rows, the masked ones last', () => 
 });
 
 test('a slot with penalties counts its draws, no more than a context holds', () => {
-  const limits = { ...LIMITS, contextLength: 5, blocks: 30 };
+  const limits = { ...LIMITS, contextLength: 5 };
   const sequences = [{ slot: 1, tokens: [7], startPosition: 3, blockTable: [5] }];
   const step = {
     sequences,

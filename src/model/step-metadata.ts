@@ -1,7 +1,15 @@
 import { type PackedStep, packStep, type SequenceEntry } from '../gpu/pack-step.ts';
+import { firstVisibleBlock } from '../gpu/visible-blocks.ts';
 import { draftGuesses } from './draft-guesses.ts';
 import { type HostEntry, logitsEntries } from './logits-entries.ts';
-import { BLOCK_TOKENS, type BlockCopy, type RunnerLimits, type StepBatch, type StepSequence } from './runner.ts';
+import {
+  BLOCK_TOKENS,
+  type BlockCopy,
+  NO_BLOCK,
+  type RunnerLimits,
+  type StepBatch,
+  type StepSequence,
+} from './runner.ts';
 import { maxCountedIds, type SlotTraits, startSlots } from './slot-traits.ts';
 import { isIndex, StepError } from './step-error.ts';
 
@@ -54,7 +62,7 @@ export function encodeStep(
     batch.sequences.map((one) => sequenceEntry(one, hiddenSize)),
     logits,
     splitItems,
-    { copies, repeat },
+    { copies, repeat, windows: limits.kvGroups.map(({ window }) => window) },
   );
   return {
     ...packed,
@@ -117,7 +125,7 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
     const fail = (reason: string): never => {
       throw new StepError(`sequence ${i}: ${reason}`);
     };
-    const { slot, tokens, startPosition, blockTable, adapter } = sequence;
+    const { slot, tokens, startPosition, adapter } = sequence;
     if (adapter !== undefined && !isIndex(adapter, limits.maxAdapters ?? 0)) {
       fail(`adapter ${adapter} is not below ${limits.maxAdapters ?? 0}`);
     }
@@ -131,12 +139,8 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
     if (!isIndex(startPosition, limits.contextLength) || end > limits.contextLength) {
       fail(`positions ${startPosition} … ${end - 1} in a context of ${limits.contextLength}`);
     }
-    const blocks = Math.ceil(end / BLOCK_TOKENS);
-    if (blocks > limits.blocks) fail(`${blocks} blocks, of a pool of ${limits.blocks}`);
-    if (blockTable.length < blocks) fail(`${blockTable.length} blocks in its table, ${blocks} needed`);
-    for (let b = 0; b < blocks; b++) {
-      if (!isIndex(blockTable[b], limits.blocks)) fail(`block ${blockTable[b]} is not below ${limits.blocks}`);
-    }
+    const wrong = tablesProblem(sequence, end, limits);
+    if (wrong !== undefined) fail(wrong);
     const problem = tokensProblem(tokens, limits);
     if (problem !== undefined) fail(problem);
     rows += count;
@@ -144,6 +148,28 @@ function checkSequences(sequences: readonly StepSequence[], repeat: number, limi
   if (rows < 1) throw new StepError('a step has at least one row');
   if (rows > limits.maxRows) throw new StepError(`${rows} rows, at most ${limits.maxRows}`);
   return rows;
+}
+
+/** Each KV group's table has the blocks that rows see or write, of its own pool; `end`: past the last row. */
+function tablesProblem(sequence: StepSequence, end: number, { kvGroups }: RunnerLimits): string | undefined {
+  const { startPosition, blockTable, moreTables = [] } = sequence;
+  if (moreTables.length !== kvGroups.length - 1) {
+    return `${moreTables.length + 1} block tables, of ${kvGroups.length} KV groups`;
+  }
+  const needed = Math.ceil(end / BLOCK_TOKENS);
+  for (const [g, { blocks, window }] of kvGroups.entries()) {
+    const table = g === 0 ? blockTable : moreTables[g - 1]!;
+    const of = g === 0 ? '' : ` of KV group ${g}`;
+    const first = firstVisibleBlock(window, startPosition);
+    if (needed - first > blocks) return `${needed - first} blocks, of a pool of ${blocks}${of}`;
+    if (table.length < needed) return `${table.length} blocks in its table${of}, ${needed} needed`;
+    for (let b = 0; b < needed; b++) {
+      if (!isIndex(table[b], blocks) && (b >= first || table[b] !== NO_BLOCK)) {
+        return `block ${table[b]} is not below ${blocks}${of}`;
+      }
+    }
+  }
+  return undefined;
 }
 
 /** Numbers and ids themselves stay out of it: prompts are private. */
@@ -184,12 +210,23 @@ function checkRepeat(batch: StepBatch, repeat: number, hiddenSize: number): void
 function checkCopies(copies: readonly BlockCopy[], limits: RunnerLimits): void {
   if (copies.length > limits.maxSequences)
     throw new StepError(`${copies.length} copies, at most ${limits.maxSequences}`);
-  const targets = new Set(copies.map(({ to }) => to));
-  copies.forEach(({ from, to }, i) => {
-    if (!isIndex(from, limits.blocks) || !isIndex(to, limits.blocks)) {
-      throw new StepError(`copy ${i}: blocks ${from} and ${to} are not both below ${limits.blocks}`);
-    }
-    if (targets.has(from)) throw new StepError(`copy ${i}: block ${from} is a source and a target`);
+  limits.kvGroups.forEach(({ blocks }, g) => {
+    const pairs = copies.map((copy, i) => {
+      const pair = g === 0 ? copy : copy.more?.[g - 1];
+      if (!pair || (copy.more?.length ?? 0) !== limits.kvGroups.length - 1) {
+        throw new StepError(
+          `copy ${i}: ${(copy.more?.length ?? 0) + 1} blocks, of ${limits.kvGroups.length} KV groups`,
+        );
+      }
+      return pair;
+    });
+    const targets = new Set(pairs.map(({ to }) => to));
+    pairs.forEach(({ from, to }, i) => {
+      if (!isIndex(from, blocks) || !isIndex(to, blocks)) {
+        throw new StepError(`copy ${i}: blocks ${from} and ${to} are not both below ${blocks}`);
+      }
+      if (targets.has(from)) throw new StepError(`copy ${i}: block ${from} is a source and a target`);
+    });
+    if (targets.size < copies.length) throw new StepError('two copies have the same target');
   });
-  if (targets.size < copies.length) throw new StepError('two copies have the same target');
 }

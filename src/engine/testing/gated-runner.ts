@@ -2,7 +2,10 @@ import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/ru
 import { WrappedRunner } from './wrapped-runner.ts';
 
 /** What a gated runner takes at most, below what the runner behind it does. */
-export type NarrowLimits = Partial<Pick<RunnerLimits, 'blocks' | 'maxLogitsRows' | 'maxTop' | 'maxHiddenRows'>>;
+export type NarrowLimits = Partial<Pick<RunnerLimits, 'maxLogitsRows' | 'maxTop' | 'maxHiddenRows'>> & {
+  /** Of each KV group's pool at most. */
+  readonly blocks?: number;
+};
 
 /** A runner whose steps end when the test says so: a device that is slow, or stands still. */
 export class GatedRunner extends WrappedRunner {
@@ -18,7 +21,9 @@ export class GatedRunner extends WrappedRunner {
   maskedSteps = 0;
 
   constructor(inner: Runner, limits: NarrowLimits = {}) {
-    super(inner, limits);
+    const { blocks = Number.POSITIVE_INFINITY, ...rest } = limits;
+    const kvGroups = inner.limits.kvGroups.map((group) => ({ ...group, blocks: Math.min(group.blocks, blocks) }));
+    super(inner, { ...rest, kvGroups });
   }
 
   override async step(batch: StepBatch): Promise<SampledRow[]> {
