@@ -1,11 +1,15 @@
-// output[r, at[m] + i] += scale * sum over j of B[adapter of row r][m][i, j] * shrunk[r, j of m], for rows that have an
-// adapter
+// output[r, o] = source[r, o] + scale * sum over j of B[adapter of row r][m][i, j] * shrunk[r, j of m], o = at[m] + i
+//
+// source is output itself, or rows that a product stored in the order of a paired matrix's tiles, whose numbers go back to
+// their rows' places: of these all rows are taken, while of output only those are touched that have an adapter.
 //
 //   step     metadata; rows = step[0]
 //   shrunk   [rows, splits, modules * maxRank] f32 of low-rank-shrink.wgsl; its splits are added in order
 //   b        [slots, maxRank, words] vec4: of column j four outputs; each module's begin at a word, zero past its last
 //   counts   [slots, modules] u32: columns of a module's B that its adapter has
 //   output   [rows, stride] f32; modules one behind the other, at[m] the outputs of those before m
+//   tiles    [rows, tilesStride] f32, where half isn't 0: row o and row o + half of each 2 half belong together as
+//            src/gpu/pair-order.ts says; of module m pairs are counted from pairs[m], which has place places[m]
 //
 // The second half of a low-rank update. A thread has four outputs of a row; neighbouring threads have neighbouring words
 // of B. Rows without an adapter, and modules that an adapter leaves alone, keep the bits they have.
@@ -20,6 +24,14 @@ struct Params {
   outputs0: u32,
   outputs1: u32,
   outputs2: u32,
+  half: u32,
+  tilesStride: u32,
+  pairs0: u32,
+  pairs1: u32,
+  pairs2: u32,
+  places0: u32,
+  places1: u32,
+  places2: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -27,7 +39,16 @@ struct Params {
 @group(0) @binding(2) var<storage, read> shrunk: array<f32>;
 @group(0) @binding(3) var<storage, read> b: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> counts: array<u32>;
-@group(0) @binding(5) var<storage, read_write> output: array<f32>;
+@group(0) @binding(5) var<storage, read> tiles: array<f32>;
+@group(0) @binding(6) var<storage, read_write> output: array<f32>;
+
+// Where output `o` lies in tiles, of a module whose pairs begin at `firstPair` and lie from `firstPlace` on.
+fn placeOf(o: u32, firstPair: u32, firstPlace: u32) -> u32 {
+  let inBlock = o % (2u * params.half);
+  let second = u32(inBlock >= params.half);
+  let pair = (o - inBlock) / 2u + inBlock - second * params.half - firstPair;
+  return firstPlace + pair / 32u * 64u + pair % 32u / 4u + 8u * (pair % 4u) + 32u * second;
+}
 
 @compute @workgroup_size(64)
 fn main(
@@ -41,7 +62,7 @@ fn main(
     return;
   }
   let adapter = stepAdapter(row);
-  if (adapter == 0u) {
+  if (adapter == 0u && params.half == 0u) {
     return;
   }
   // Which module's word this is, and where that module's outputs are.
@@ -49,20 +70,29 @@ fn main(
   var matrix = 0u;
   var outputs = params.outputs0;
   var at = 0u;
+  var firstPair = params.pairs0;
+  var firstPlace = params.places0;
   if (word >= (outputs + 3u) / 4u) {
     word -= (outputs + 3u) / 4u;
     at = outputs;
     outputs = params.outputs1;
     matrix = 1u;
+    firstPair = params.pairs1;
+    firstPlace = params.places1;
     if (word >= (outputs + 3u) / 4u) {
       word -= (outputs + 3u) / 4u;
       at += outputs;
       outputs = params.outputs2;
       matrix = 2u;
+      firstPair = params.pairs2;
+      firstPlace = params.places2;
     }
   }
-  let count = counts[(adapter - 1u) * params.modules + matrix];
-  if (count == 0u) {
+  var count = 0u;
+  if (adapter != 0u) {
+    count = counts[(adapter - 1u) * params.modules + matrix];
+  }
+  if (count == 0u && params.half == 0u) {
     return;
   }
   let ranks = params.modules * params.maxRank;
@@ -75,8 +105,19 @@ fn main(
     }
     sums = fma(b[((adapter - 1u) * params.maxRank + j) * params.words + index % params.words], vec4<f32>(x), sums);
   }
-  let to = row * params.stride + at + word * 4u;
   for (var i = 0u; i < min(4u, outputs - word * 4u); i++) {
-    output[to + i] += params.scale * sums[i];
+    let o = at + word * 4u + i;
+    let to = row * params.stride + o;
+    var x: f32;
+    if (params.half == 0u) {
+      x = output[to];
+    } else {
+      x = tiles[row * params.tilesStride + placeOf(o, firstPair, firstPlace)];
+    }
+    // Not + 0: a negative zero keeps its bits.
+    if (count != 0u) {
+      x = fma(params.scale, sums[i], x);
+    }
+    output[to] = x;
   }
 }

@@ -7,6 +7,8 @@ import { tellWork } from './kernel-work.ts';
 import { type LowRankSlots, outputWords, shrinkSplits, shrunkNumbers } from './low-rank-slots.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
+import { TILE_ROWS } from './weight-format.ts';
+import type { WeightMatrix } from './weight-matrix.ts';
 
 export interface LowRankBuffers {
   readonly step: GPUBuffer;
@@ -18,6 +20,15 @@ export interface LowRankBuffers {
   readonly output: GPUBuffer;
 }
 
+/** Rows of a product whose numbers lie as a paired matrix's tiles do: the sums, in place of `output`'s. */
+export interface TiledRows {
+  /** [rows, tiles · 64] f32. */
+  readonly tiles: GPUBuffer;
+  readonly matrix: Pick<WeightMatrix, 'parts'>;
+  /** Rows r and r + half of each 2 · half are pairs. */
+  readonly half: number;
+}
+
 export interface LowRankOptions {
   /** Numbers from one row of `output` to the next. */
   readonly outputStride: number;
@@ -25,6 +36,8 @@ export interface LowRankOptions {
   readonly scale?: number;
   /** The input is yet to be divided by its root mean square; see LinearShape. */
   readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer };
+  /** All rows come from here, those without an adapter too; absent: `output` has them. */
+  readonly from?: TiledRows;
 }
 
 /**
@@ -64,11 +77,11 @@ export class LowRankUpdate {
       Kernel.compile(gpu, {
         name: 'low-rank-expand',
         code: [stepCode, expandCode],
-        bindings: ['uniform', 'read', 'read', 'read', 'read', 'write'],
+        bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
       }),
     ]);
     const { columns, outputs, maxRank } = slots.shape;
-    const { norm, outputStride, scale = 1 } = options;
+    const { norm, outputStride, scale = 1, from } = options;
     const { splits, splitWords } = shrinkSplits(slots.shape);
     const words = outputWords(slots.shape);
     const shrinkGroup = await shrink.bind(
@@ -82,8 +95,9 @@ export class LowRankUpdate {
       [
         ...[words, maxRank, outputs.length, splits, outputStride, { f32: scale }],
         ...[outputs[0]!, outputs[1] ?? 0, outputs[2] ?? 0],
+        ...(from ? tileFields(from, outputs) : [0, 0, 0, 0, 0, 0, 0, 0]),
       ],
-      [buffers.step, buffers.shrunk, slots.b, slots.counts, buffers.output],
+      [buffers.step, buffers.shrunk, slots.b, slots.counts, from?.tiles ?? buffers.step, buffers.output],
     );
     const ranks = outputs.length * maxRank;
     const allOutputs = outputs.reduce((sum, count) => sum + count, 0);
@@ -99,4 +113,30 @@ export class LowRankUpdate {
     this.#shrink.dispatchThreads(pass, this.#shrinkGroup, rows * this.#shrinkThreads);
     this.#expand.dispatchThreads(pass, this.#expandGroup, rows * this.#expandThreads);
   }
+}
+
+/** Places of a tiled row. */
+export function tiledNumbers({ parts }: Pick<WeightMatrix, 'parts'>): number {
+  return parts.reduce((sum, { tiles }) => sum + tiles * TILE_ROWS, 0);
+}
+
+/** half, tilesStride, then each module's first pair and that one's place, as the part has them that its first row lies in. */
+function tileFields({ matrix, half }: TiledRows, outputs: readonly number[]): number[] {
+  const firstPairs = [0, 0, 0];
+  const firstPlaces = [0, 0, 0];
+  let row = 0;
+  for (const [module, count] of outputs.entries()) {
+    const inBlock = row % (2 * half);
+    const pair = (row - inBlock) / 2 + (inBlock >= half ? inBlock - half : inBlock);
+    let place = 0;
+    for (const part of matrix.parts) {
+      if (pair >= part.firstRow && pair < part.firstRow + part.rows) {
+        firstPairs[module] = part.firstRow;
+        firstPlaces[module] = place;
+      }
+      place += part.tiles * TILE_ROWS;
+    }
+    row += count;
+  }
+  return [half, tiledNumbers(matrix), ...firstPairs, ...firstPlaces];
 }
