@@ -1,6 +1,6 @@
 // kv[to] = kv[from]: whole blocks of one layer, before anything else of a step.
 //
-//   step  metadata; copies = step[12], at step[13] two words each: from, to
+//   step  metadata; copies = step[12]; at step[13] two words each, from and to, of KV group 0, then of the next groups
 //   kv    [blocks, blockWords] vec4
 //
 // A thread copies one word of four. Targets differ and no target is a source, so the order doesn't matter. A buffer
@@ -8,6 +8,8 @@
 struct Params {
   // Words of four of one block.
   blockWords: u32,
+  // The layer's KV group.
+  kvGroup: u32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -25,7 +27,7 @@ fn main(
   if (copy >= step[STEP_COPIES]) {
     return;
   }
-  let at = step[STEP_COPIES_AT] + copy * 2u;
+  let at = step[STEP_COPIES_AT] + (params.kvGroup * step[STEP_COPIES] + copy) * 2u;
   let word = index % params.blockWords;
   kv[step[at + 1u] * params.blockWords + word] = kv[step[at] * params.blockWords + word];
 }

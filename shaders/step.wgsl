@@ -3,15 +3,16 @@
 //   header   16 words   counts of the sections, then where each begins
 //   rows      4 a row   sequence, position, token, source (0: token is the id; 1: the sequence's slot sampled it last;
 //                       2: the row's embedding is given)
-//   sequences 8 each    slot, first row, rows, KV length, where its block table begins, 2 spare, its adapter (0: none;
-//                       i + 1: that of adapter slot i)
+//   sequences 8 each    slot, first row, rows, KV length, where its block tables of KV groups 0, 1 and 2 begin (the entry
+//                       of a block, less what is behind the group's window), its adapter (0: none; i + 1: that of adapter
+//                       slot i)
 //   logits   16 each    row, slot, flags, output position, temperature, top k, top p, min p, seed low, seed high,
 //                       sample index, top logprobs, where they go, id whose logprob a scored row tells, or ids of a draft up
 //                       to the row's own, where the logprobs of its slot's ids go, which mask it has
 //   split items 2 each  row, split: one part of 64 keys of a row whose keys are split over threads
 //   split rows  2 each  row, its first split item
 //   whole rows  1 each  row whose keys one thread walks
-//   copies      2 each  KV blocks: from, to
+//   copies      2 each  KV blocks: from, to; all copies of KV group 0, then those of the next
 //   tables              block ids
 //
 // A kernel that takes it declares `var<storage, read> step: array<u32>` and prepends this file.

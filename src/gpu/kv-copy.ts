@@ -21,15 +21,15 @@ export class KvCopy {
     this.#blockWords = blockWords;
   }
 
-  /** `blockBytes`: of one block; 16 divides it, whatever the format of its numbers. */
-  static async create(gpu: Gpu, blockBytes: number, buffers: KvCopyBuffers): Promise<KvCopy> {
+  /** `blockBytes`: of one block; 16 divides it, whatever the format of its numbers. `kvGroup`: the layer's. */
+  static async create(gpu: Gpu, blockBytes: number, buffers: KvCopyBuffers, kvGroup = 0): Promise<KvCopy> {
     const kernel = await Kernel.compile(gpu, {
       name: 'kv-copy',
       code: [stepCode, code],
       bindings: ['uniform', 'read', 'write'],
     });
     const blockWords = blockBytes / 16;
-    return new KvCopy(kernel, await kernel.bind([blockWords], [buffers.step, buffers.kv]), blockWords);
+    return new KvCopy(kernel, await kernel.bind([blockWords, kvGroup], [buffers.step, buffers.kv]), blockWords);
   }
 
   encode(pass: GPUComputePassEncoder, copies: number): void {
