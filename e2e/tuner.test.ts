@@ -1,11 +1,5 @@
-// Self-test and tuner as a page's user meets them: at the first start, at later ones, and when asked for. Each start takes
-// seconds: the short tier has a first and a later one in page.test.ts.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { BrowserMemory } from '../src/cli/browser-memory.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { pollPage, TestBrowser, untilState } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
@@ -124,35 +118,6 @@ describe.runIf(process.env.SHOAL_LONG === '1')('in the long tier', () => {
     for (const page of pages) found.push((await served(page)).from);
     expect(found.sort()).toEqual(['kept', 'tested']);
     await context.close();
-  });
-
-  test('a command that opens a browser finds what an earlier one kept, and keeps no more than that', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'shoal-memory-'));
-    onTestFinished(() => rmSync(folder, { recursive: true }));
-    const file = join(folder, 'new', 'browser.json');
-    const memory = new BrowserMemory(file);
-    const start = async () => {
-      const context = await memory.open(browser.browser, relay.webUrl, {});
-      await context.addInitScript(WATCH);
-      const page = await context.newPage();
-      await page.goto(`${relay.webUrl}/#join`);
-      const { from } = await served(page);
-      await page.evaluate("localStorage.setItem('secret', '1')");
-      await memory.keep(context, relay.webUrl);
-      await context.close();
-      return from;
-    };
-    expect(await start()).toBe('tested');
-    const kept = readFileSync(file, 'utf8');
-    expect(JSON.parse(kept)).toEqual([expect.objectContaining({ name: 'shoal' })]);
-    expect(kept).not.toContain('secret');
-    expect(await start()).toBe('kept');
-    expect(readFileSync(file, 'utf8')).toBe(kept);
-    for (const damaged of ['', '[{"name": "shoal", "stores": 5}]']) {
-      writeFileSync(file, damaged);
-      expect(await start()).toBe('tested');
-      expect(readFileSync(file, 'utf8').length).toBeGreaterThan(100);
-    }
   });
 
   test('a kernel can be forced by its name', async () => {

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { accessSync, constants, realpathSync } from 'node:fs';
+import { accessSync, constants, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { delimiter, join, sep } from 'node:path';
 import { createInterface } from 'node:readline';
 import { findNode22 } from '../../bin/node22.js';
@@ -25,10 +26,25 @@ export function systemNode(): string {
   return process.execPath;
 }
 
-/** The environment of a user: what is set for Dawn in the tests' own process stays there. */
+/**
+ * The environment of a user: what is set for Dawn in the tests' own process stays there, and what commands keep goes with
+ * this process.
+ */
 export function userEnvironment(): NodeJS.ProcessEnv {
   const { LD_LIBRARY_PATH: _, VK_ICD_FILENAMES: __, ...env } = process.env;
-  return env;
+  return { ...env, SHOAL_CACHE: env.SHOAL_CACHE ?? ownCache() };
+}
+
+let cache: string | undefined;
+
+function ownCache(): string {
+  if (cache === undefined) {
+    const made = mkdtempSync(join(tmpdir(), 'shoal-cache-'));
+    // A browser may be ending yet.
+    process.on('exit', () => rmSync(made, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 }));
+    cache = made;
+  }
+  return cache;
 }
 
 /** A running command with what it has said so far. */

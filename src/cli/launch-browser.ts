@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { Browser, LaunchOptions, Page } from 'playwright-core';
+import type { Browser, BrowserContext, BrowserContextOptions, BrowserType, LaunchOptions, Page } from 'playwright-core';
 import type { NodeState } from '../contract/node-state.ts';
 import { cacheDir } from '../relay/model/cache-dir.ts';
-import { BrowserMemory } from './browser-memory.ts';
+import { BrowserProfile } from './browser-profile.ts';
 import { CliError, messageOf } from './errors.ts';
 
 export interface BrowserChoice {
@@ -115,15 +115,12 @@ export interface OpenOptions {
  */
 export async function openNode(choice: BrowserChoice, webUrl: URL, options: OpenOptions): Promise<NodeBrowser> {
   const { boundMs, log, signal } = options;
-  const browser = await launch(choice, signal);
+  const { browser, context } = await launch(choice, signal);
   const stop = () => void browser.close().catch(() => {});
   signal.addEventListener('abort', stop, { once: true });
   try {
     signal.throwIfAborted();
-    const memory = new BrowserMemory(join(cacheDir(), 'browser.json'));
-    const viewport = choice.headless ? { width: 1280, height: 800 } : null;
-    const context = await memory.open(browser, webUrl.origin, { viewport });
-    const page = await context.newPage();
+    const page = context.pages()[0] ?? (await context.newPage());
     logPage(page, log);
     if (!choice.softwareGpu) {
       await gotoPage(page, new URL('/healthz', webUrl));
@@ -135,7 +132,6 @@ export async function openNode(choice: BrowserChoice, webUrl: URL, options: Open
     }
     await gotoPage(page, nodeUrl(webUrl, options.kernels, options.nodeToken));
     await waitUntilServing(page, boundMs);
-    await memory.keep(context, webUrl.origin);
     return { browser, page, softwareGpu: choice.softwareGpu };
   } catch (error) {
     await browser.close().catch(() => {});
@@ -165,7 +161,12 @@ export function nodeUrl(webUrl: URL, kernels: KernelUrlFlags = {}, token?: strin
   return url;
 }
 
-async function launch(choice: BrowserChoice, signal: AbortSignal): Promise<Browser> {
+interface Launched {
+  readonly browser: Browser;
+  readonly context: BrowserContext;
+}
+
+async function launch(choice: BrowserChoice, signal: AbortSignal): Promise<Launched> {
   // Half a second to load: only the commands that open a browser pay for it.
   const { chromium } = await import('playwright-core');
   signal.throwIfAborted();
@@ -173,12 +174,37 @@ async function launch(choice: BrowserChoice, signal: AbortSignal): Promise<Brows
   const stopped = new Promise<never>((_, reject) => {
     signal.addEventListener('abort', () => reject(signal.reason), { once: true });
   });
+  const viewport = choice.headless ? { width: 1280, height: 800 } : null;
   try {
-    return await Promise.race([chromium.launch(launchOptions(choice)), stopped]);
+    return await Promise.race([launchAny(chromium, launchOptions(choice), { viewport }), stopped]);
   } catch (error) {
     signal.throwIfAborted();
     throw new CliError(`the browser ${choice.executablePath} did not start: ${firstLine(messageOf(error))}`);
   }
+}
+
+/** With a past, where there is a place for one that the browser takes; else without. */
+async function launchAny(
+  chromium: BrowserType,
+  options: LaunchOptions,
+  view: Pick<BrowserContextOptions, 'viewport'>,
+): Promise<Launched> {
+  const profile = BrowserProfile.take(join(cacheDir(), 'browsers'));
+  // What is damaged so that a browser does not start with it is as good as nothing.
+  for (let turn = 0; profile && turn < 2; turn++) {
+    try {
+      if (turn > 0) profile.reset();
+      const context = await chromium.launchPersistentContext(profile.folder, { ...options, ...view });
+      const browser = context.browser()!;
+      browser.once('disconnected', () => profile.release());
+      return { browser, context };
+    } catch {
+      // A browser that starts in no way tells why below.
+    }
+  }
+  profile?.release();
+  const browser = await chromium.launch(options);
+  return { browser, context: await browser.newContext(view) };
 }
 
 /** Warnings and errors of the page as log lines. */

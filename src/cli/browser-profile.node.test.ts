@@ -1,0 +1,78 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { BrowserProfile } from './browser-profile.ts';
+
+function folder(): string {
+  const path = mkdtempSync(join(tmpdir(), 'shoal-profiles-'));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  return join(path, 'browsers');
+}
+
+function write(profile: BrowserProfile, path: string): string {
+  const whole = join(profile.folder, path);
+  mkdirSync(join(whole, '..'), { recursive: true });
+  writeFileSync(whole, 'x');
+  return whole;
+}
+
+test('one browser at a time has a profile, and what ended without a word gives its own back', () => {
+  const parent = folder();
+  const [first, second] = [BrowserProfile.take(parent)!, BrowserProfile.take(parent)!];
+  expect(second.folder).not.toBe(first.folder);
+  first.release();
+  expect(BrowserProfile.take(parent)!.folder).toBe(first.folder);
+  const { pid } = spawnSync(process.execPath, ['--version']);
+  for (const left of [String(pid), '', 'none']) {
+    writeFileSync(join(parent, '2.pid'), left);
+    const again = BrowserProfile.take(parent)!;
+    expect(again.folder).toBe(second.folder);
+    expect(readFileSync(join(parent, '2.pid'), 'utf8')).toBe(String(process.pid));
+  }
+});
+
+test('eight browsers have a past, more have none', () => {
+  const parent = folder();
+  const taken = Array.from({ length: 9 }, () => BrowserProfile.take(parent));
+  expect(new Set(taken.slice(0, 8).map((profile) => profile?.folder)).size).toBe(8);
+  expect(taken[8]).toBeUndefined();
+});
+
+test('models, findings and settings stay; history, cookies and what tabs knew go, before a start and after an end', () => {
+  const parent = folder();
+  const profile = BrowserProfile.take(parent)!;
+  const stays = [
+    'Default/File System/000/t/00/00000001',
+    'Default/IndexedDB/http_a_0/1.ldb',
+    'Default/Local Storage/a',
+  ];
+  const goes = [
+    'Default/History',
+    'Default/Cookies',
+    'Default/Session Storage/1.log',
+    'Default/Sessions/s',
+    'Local State',
+  ];
+  const check = (kept: readonly string[], gone: readonly string[]) => {
+    expect(kept.map((path) => existsSync(path))).toEqual(kept.map(() => true));
+    expect(gone.map((path) => existsSync(path))).toEqual(gone.map(() => false));
+  };
+  const paths = (names: readonly string[]) => names.map((name) => write(profile, name));
+  let [kept, gone] = [paths(stays), paths(goes)];
+  profile.release();
+  check(kept, gone);
+  [kept, gone] = [paths(stays), paths(goes)];
+  expect(BrowserProfile.take(parent)!.folder).toBe(profile.folder);
+  check(kept, gone);
+  profile.reset();
+  check([profile.folder], kept);
+  if (process.platform !== 'win32') expect(statSync(profile.folder).mode & 0o777).toBe(0o700);
+});
+
+test('where nothing can be written there is none', () => {
+  const parent = folder();
+  writeFileSync(parent, 'a file');
+  expect(BrowserProfile.take(parent)).toBeUndefined();
+});
