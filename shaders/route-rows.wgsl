@@ -1,6 +1,7 @@
 // Which experts a row goes to, and by what share each counts: of softmax(logits[r]) over all EXPERTS the CHOSEN largest,
 //
 //   list[r * CHOSEN + i] = expert i of the row, largest first; of equal ones the lower index first
+//                            (logits below the least normal float are equal to zero)
 //   shares[r * CHOSEN + i] = its probability; normalised: over the sum of the chosen ones'
 //
 //   step    metadata; rows = step[0]

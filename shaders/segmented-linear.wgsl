@@ -2,10 +2,13 @@
 //
 //   sum[e, r] = sum over k of weights[segment of e][r, k] * input[e / inputShare, k]
 //
-// and of what becomes of it, at output[e * outputStride + outputAt + r]:
+// and what becomes of it, o = output[e * outputStride + outputAt + r], by `finish`:
 //
-//   0      store: the sum
-//   1 + a  gate: activation a of gate, times up, of segments paired as src/gpu/pair-order.ts says: gate row r with up row r
+//   0      store: o = sum
+//   1      multiply: o *= sum
+//   2 + a  activate: o = activation a of sum
+//   6 + a  gate: o = activation a of gate, times up, of segments paired as src/gpu/pair-order.ts says: gate row r with up
+//          row r
 //
 //   step     metadata; entries = step[0] * entriesARow
 //   weights  [segments, tiles of 64 rows, words], a part of it: tiles firstTile … of all segments'; zero past K
@@ -55,6 +58,10 @@ struct Params {
 
 // Threads that share a tile.
 const TILE_THREADS = TILE / ROWS;
+
+const FINISH_MULTIPLY = 1u;
+const FINISH_ACTIVATE = 2u;
+const FINISH_GATE = 6u;
 
 #declare
 #if QUADS
@@ -126,7 +133,7 @@ fn main(
       factor = normFactor(entry / params.inputShare);
     }
     let base = entry * params.outputStride + params.outputAt;
-    if (params.finish != 0u) {
+    if (params.finish >= FINISH_GATE) {
       #if PAIRS
       for (var r = 0u; r < ROWS / 2u; r++) {
         let row = lane + r * TILE_THREADS;
@@ -134,7 +141,7 @@ fn main(
         if (pair < params.outputs) {
           let gate = totals[r * COLUMNS + c] * factor;
           let up = totals[(r + ROWS / 2u) * COLUMNS + c] * factor;
-          output[base + pair] = activate(params.finish - 1u, gate) * up;
+          output[base + pair] = activate(params.finish - FINISH_GATE, gate) * up;
         }
       }
       #end
@@ -142,7 +149,13 @@ fn main(
       for (var r = 0u; r < ROWS; r++) {
         let row = segmentTile * TILE + lane + r * TILE_THREADS;
         if (row < params.outputs) {
-          output[base + row] = totals[r * COLUMNS + c] * factor;
+          var x = totals[r * COLUMNS + c] * factor;
+          if (params.finish == FINISH_MULTIPLY) {
+            x *= output[base + row];
+          } else if (params.finish >= FINISH_ACTIVATE) {
+            x = activate(params.finish - FINISH_ACTIVATE, x);
+          }
+          output[base + row] = x;
         }
       }
     }

@@ -8,10 +8,11 @@ export function segmentTiles(rows: number, paired: boolean): number {
 }
 
 /**
- * Cuts segments, each of the sources that lie one below the other in it, into parts of whole tiles of at most `limit`
- * bytes and, where one fits, of whole segments. Parts count rows as tiles have them: 64 a tile. With `paired` row r of a
- * segment's first half lies beside row r of its second (src/gpu/pair-order.ts). Throws RangeError where not even one tile
- * fits, or a format can't have so many columns; undefined where formats change.
+ * Cuts segments, each of the sources that lie one below the other in it, into parts of one format and of whole tiles, of
+ * at most `limit` bytes and, where one fits, of whole segments. Parts count rows as tiles have them: 64 a tile. With
+ * `paired` row r of a segment's first half lies beside row r of its second (src/gpu/pair-order.ts). Throws RangeError where
+ * segments differ in rows, not even one tile fits, or a format can't have so many columns; undefined where formats change
+ * inside of a segment.
  */
 export function planSegments<S extends Cuttable>(
   columns: number,
@@ -19,37 +20,54 @@ export function planSegments<S extends Cuttable>(
   limit: number,
   paired: boolean,
 ): PartPlan<S>[] | undefined {
-  const sources = segments.flat();
-  const { format } = sources[0]!;
-  if (sources.some((source) => source.format !== format)) return undefined;
   const rows = rowsOf(segments[0]!);
   const uneven = segments.find((own) => rowsOf(own) !== rows);
   if (uneven) throw new RangeError(`${uneven[0]!.label}: ${rowsOf(uneven)} rows beside segments of ${rows}`);
+  if (segments.some((own) => own.some(({ format }) => format !== own[0]!.format))) return undefined;
   const tiles = segmentTiles(rows, paired);
-  const fit = tilesAPart(columns, sources, limit);
-  const most = fit < tiles ? fit : fit - (fit % tiles);
-  const all = segments.length * tiles;
   const plans: PartPlan<S>[] = [];
-  for (let first = 0; first < all; first += most) {
-    const own = Math.min(most, all - first);
-    // Of the segments that the part has tiles of.
-    const from = Math.floor(first / tiles) * rows;
-    const to = Math.ceil((first + own) / tiles) * rows;
-    plans.push({
-      firstRow: first * TILE_ROWS,
-      rows: own * TILE_ROWS,
-      tiles: own,
-      format,
-      pieces: piecesOf(sources, from, to - from).map((piece) => {
-        const at = (Math.floor(piece.at / rows) * tiles - first) * TILE_ROWS;
-        return { ...piece, within: [at, at + tiles * TILE_ROWS] as const };
-      }),
-      place(row) {
-        const within = row % rows;
-        const inSegment = paired ? pairedPlace(within, rows / 2) : within;
-        return (Math.floor(row / rows) * tiles - first) * TILE_ROWS + inSegment;
-      },
-    });
+  let end = 0;
+  for (let begin = 0; begin < segments.length; begin = end) {
+    const { format } = segments[begin]![0]!;
+    while (end < segments.length && segments[end]![0]!.format === format) end++;
+    const sources = segments.slice(begin, end).flat();
+    const fit = tilesAPart(columns, sources, limit);
+    const most = fit < tiles ? fit : fit - (fit % tiles);
+    const all = (end - begin) * tiles;
+    for (let first = 0; first < all; first += most) {
+      const own = Math.min(most, all - first);
+      plans.push({
+        firstRow: (begin * tiles + first) * TILE_ROWS,
+        rows: own * TILE_ROWS,
+        tiles: own,
+        format,
+        ...segmentPieces(sources, rows, tiles, paired, first, own),
+      });
+    }
   }
   return plans;
+}
+
+/** Which rows tiles [first, first + own) of segments have, and where; tiles before `first` and past them are other parts'. */
+function segmentPieces<S extends Cuttable>(
+  sources: readonly S[],
+  rows: number,
+  tiles: number,
+  paired: boolean,
+  first: number,
+  own: number,
+): Pick<PartPlan<S>, 'pieces' | 'place'> {
+  const segmentAt = (row: number) => (Math.floor(row / rows) * tiles - first) * TILE_ROWS;
+  const from = Math.floor(first / tiles) * rows;
+  const to = Math.ceil((first + own) / tiles) * rows;
+  return {
+    pieces: piecesOf(sources, from, to - from).map((piece) => {
+      const at = segmentAt(piece.at);
+      return { ...piece, within: [at, at + tiles * TILE_ROWS] };
+    }),
+    place(row) {
+      const within = row % rows;
+      return segmentAt(row) + (paired ? pairedPlace(within, rows / 2) : within);
+    },
+  };
 }

@@ -21,8 +21,11 @@ export interface SegmentedBuffers {
 /** What becomes of the sums; see shaders/segmented-linear.wgsl. */
 export type SegmentedFinish =
   | { readonly kind: 'store' }
-  /** Of paired matrices. */
-  | { readonly kind: 'gate'; readonly activation: Activation };
+  /** Of paired matrices: activation(gate) · up. */
+  | { readonly kind: 'gate'; readonly activation: Activation }
+  /** Those two in turn, where gate and up are matrices of their own: what was stored is multiplied. */
+  | { readonly kind: 'activate'; readonly activation: Activation }
+  | { readonly kind: 'multiply' };
 
 export interface SegmentedShape {
   /** Numbers from one entry of `output` to the next. */
@@ -151,7 +154,16 @@ async function bindPart(
   };
 }
 
-/** 0: store; else gate, 1 and the index of its activation. */
+/** As segmented-linear.wgsl has them. */
 function finishCode(finish: SegmentedFinish): number {
-  return finish.kind === 'store' ? 0 : 1 + ACTIVATIONS.indexOf(finish.activation);
+  switch (finish.kind) {
+    case 'store':
+      return 0;
+    case 'multiply':
+      return 1;
+    case 'activate':
+      return 2 + ACTIVATIONS.indexOf(finish.activation);
+    case 'gate':
+      return 2 + ACTIVATIONS.length + ACTIVATIONS.indexOf(finish.activation);
+  }
 }

@@ -12,7 +12,7 @@ interface SegmentedShape {
 }
 
 /**
- * Matrices of one shape and format on the GPU, one a segment: experts. Each begins with a whole tile; parts are cut at the binding limit, at whole segments where one fits. SegmentedLinear takes it.
+ * Matrices of one shape on the GPU, one a segment: experts. Each begins with a whole tile; parts are cut at the binding limit, at whole segments where one fits. SegmentedLinear takes it.
  */
 export class SegmentedMatrix {
   readonly segments: number;
@@ -38,7 +38,7 @@ export class SegmentedMatrix {
   }
 
   /**
-   * Loads segments, each of sources one below the other. Undefined, and nothing loaded, where these are of several
+   * Loads segments, each of sources one below the other. Undefined, and nothing loaded, where one's are of several
    * formats; quantised ones get f32 scales together. Throws RangeError where segments differ in rows, or a tile doesn't
    * fit. Frees what it allocated where it fails.
    */
