@@ -46,12 +46,13 @@ class ScriptedGrammars implements Grammars {
     let at = 0;
     return {
       state: this.#states[0]!,
-      accept: async (id) => {
-        this.accepted.push(id);
+      accept: async (...ids) => {
+        this.accepted.push(...ids);
         await this.#answer();
-        at = Math.min(at + 1, this.#states.length - 1);
+        at = Math.min(at + ids.length, this.#states.length - 1);
         return this.#states[at]!;
       },
+      look: async () => [],
       close: () => {
         this.closed++;
       },

@@ -24,11 +24,16 @@ export interface GrammarState {
 export interface GrammarMatcher {
   readonly state: GrammarState;
   /**
-   * Takes a drawn id; the state after it, whose mask has at least one bit unless it is finished. Rejects with
+   * Takes drawn ids; the state after them, whose mask has at least one bit unless it is finished. Rejects with
    * GrammarError: 'invalid_argument' where the constraint lets nothing of this vocabulary follow or takes too long,
-   * 'internal' where the id can't come or no worker can be had. The output can't go on then.
+   * 'internal' where an id can't come or no worker can be had. The output can't go on then.
    */
-  accept(id: number): Promise<GrammarState>;
+  accept(...ids: readonly number[]): Promise<GrammarState>;
+  /**
+   * The states that ids would lead to, one after each, up to the first that can't come, ends the output or lets nothing follow; nothing is
+   * taken. Rejects where its worker is lost, which `accept` then makes good.
+   */
+  look(ids: readonly number[]): Promise<readonly GrammarState[]>;
   /** Frees what the worker holds for it. */
   close(): void;
 }

@@ -26,7 +26,7 @@ export class LinkLostError extends Error {
   }
 }
 
-type AnsweredTask = Extract<GrammarTask, { op: 'compile' | 'open' | 'accept' }>;
+type AnsweredTask = Extract<GrammarTask, { op: 'compile' | 'open' | 'accept' | 'look' }>;
 
 interface PendingTask {
   readonly boundMs: number;

@@ -1,3 +1,4 @@
+import type { GrammarState } from '../grammars.ts';
 import type { Constraint } from '../request.ts';
 
 /** What a grammar worker is told. Its first message is 'start'; the rest is work, done in order. */
@@ -21,7 +22,8 @@ export interface Vocabulary {
 export type GrammarTask =
   | { readonly op: 'compile'; readonly grammar: number; readonly constraint: Constraint }
   | { readonly op: 'open'; readonly matcher: number; readonly grammar: number; readonly ids: readonly number[] }
-  | { readonly op: 'accept'; readonly matcher: number; readonly id: number }
+  | { readonly op: 'accept'; readonly matcher: number; readonly ids: readonly number[] }
+  | { readonly op: 'look'; readonly matcher: number; readonly ids: readonly number[] }
   | { readonly op: 'close'; readonly matcher: number }
   | { readonly op: 'drop'; readonly grammar: number };
 
@@ -34,7 +36,13 @@ export type GrammarReport =
 
 /** Answers come in the order of the tasks. */
 export type GrammarAnswer =
-  | { readonly ok: true; readonly mask: Uint32Array | undefined; readonly finished: boolean }
+  | {
+      readonly ok: true;
+      readonly mask: Uint32Array | undefined;
+      readonly finished: boolean;
+      /** Of 'look': after each id. */
+      readonly states?: readonly GrammarState[];
+    }
   /** Refused without harm to the rest: the constraint is wrong, or what was asked of it. */
   | { readonly ok: false; readonly fault: 'constraint' | 'caller'; readonly reason: string };
 

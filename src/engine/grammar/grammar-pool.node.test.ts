@@ -49,6 +49,29 @@ const texts = (matcher: GrammarMatcher) =>
   [...new Set(allowed(matcher).map((id) => (id === EOS ? 'end' : new TextDecoder().decode(tokens.bytes(id)))))].sort();
 
 describe('a matcher', () => {
+  it('looks along ids without taking them, up to what can’t come, ends the output, or has no next', async () => {
+    const opened = newPool();
+    const matcher = await opened.open({ kind: 'regex', text: '(ab|ac)*é?' }, []);
+    const [a, b, c] = [idOf('a'), idOf('b'), idOf('c')];
+    const before = allowed(matcher);
+    const masks = (states: readonly { readonly mask: Uint32Array | undefined }[]) =>
+      states.map(({ mask }) => [...mask!]);
+    const ahead = masks(await matcher.look([a, b, a, c, c, a]));
+    expect(ahead).toHaveLength(4);
+    expect(await matcher.look([b, a])).toEqual([]);
+    expect(masks(await matcher.look([a, b, EOS, a]))).toEqual(ahead.slice(0, 2));
+    expect(masks(await matcher.look([a, 0, b]))).toEqual(ahead.slice(0, 1));
+    expect(allowed(matcher)).toEqual(before);
+    // Taken one by one, or several at once, the states are those that were seen.
+    expect(masks([await matcher.accept(a)])).toEqual(ahead.slice(0, 1));
+    expect(masks(await matcher.look([b, a, c]))).toEqual(ahead.slice(1));
+    expect(masks([await matcher.accept(b, a, c)])).toEqual(ahead.slice(3));
+    const elsewhere = await opened.open({ kind: 'regex', text: '(ab|ac)*é?' }, [a, b, a, c]);
+    expect(masks([elsewhere.state])).toEqual(ahead.slice(3));
+    matcher.close();
+    await expect(matcher.look([a])).rejects.toThrow('its worker is gone');
+  });
+
   it('says what may come, and is finished when the end was taken', async () => {
     const matcher = await newPool().open({ kind: 'regex', text: 'ab' }, []);
     expect(texts(matcher)).toEqual(['a']);

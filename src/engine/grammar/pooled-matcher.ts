@@ -49,13 +49,13 @@ export class PooledMatcher implements GrammarMatcher {
     return this.#state !== undefined;
   }
 
-  async accept(id: number): Promise<GrammarState> {
+  async accept(...ids: readonly number[]): Promise<GrammarState> {
     if (this.isClosed) throw new GrammarError('internal', 'the matcher is closed');
-    this.ids.push(id);
+    this.ids.push(...ids);
     let answer: GrammarAnswer;
     try {
       if (this.#slot === undefined) throw new LinkLostError('ended', 'its worker is gone');
-      answer = await this.#slot.link.run({ op: 'accept', matcher: this.#number, id }, this.#host.acceptMs);
+      answer = await this.#slot.link.run({ op: 'accept', matcher: this.#number, ids }, this.#host.acceptMs);
     } catch (error) {
       if (!(error instanceof LinkLostError)) throw error;
       // Whoever was at fault shows when each is opened alone.
@@ -63,6 +63,12 @@ export class PooledMatcher implements GrammarMatcher {
       answer = await this.#host.open(this);
     }
     return this.take(answer);
+  }
+
+  async look(ids: readonly number[]): Promise<readonly GrammarState[]> {
+    if (this.isClosed || this.#slot === undefined) throw new LinkLostError('ended', 'its worker is gone');
+    const answer = await this.#slot.link.run({ op: 'look', matcher: this.#number, ids }, this.#host.acceptMs);
+    return answer.ok ? (answer.states ?? []) : [];
   }
 
   /** The state of an answer. Throws GrammarError where it is none. */

@@ -1,4 +1,5 @@
 import type { CompiledGrammar, GrammarMatcher } from '@mlc-ai/web-xgrammar';
+import type { GrammarState } from '../grammars.ts';
 import { ConstraintError } from './constraint-error.ts';
 import type { GrammarAnswer, GrammarCommand, GrammarReport, GrammarTask, Vocabulary } from './grammar-messages.ts';
 import { Utf8Masks } from './utf8-masks.ts';
@@ -70,7 +71,9 @@ class GrammarServer {
     const tell = () => {
       if (answers.length === 0) return;
       const transfer = answers.flatMap((answer) =>
-        answer.ok && answer.mask ? [answer.mask.buffer as ArrayBuffer] : [],
+        answer.ok
+          ? [answer, ...(answer.states ?? [])].flatMap(({ mask }) => (mask ? [mask.buffer as ArrayBuffer] : []))
+          : [],
       );
       port.post({ type: 'done', answers, heapBytes: this.#xgrammar.heapBytes }, transfer);
       answers = [];
@@ -97,7 +100,13 @@ class GrammarServer {
       case 'accept': {
         const matching = this.#matchings.get(task.matcher);
         if (matching === undefined) return { ok: false, fault: 'caller', reason: 'no such matcher' };
-        return (await this.#accept(matching, task.id)) ? this.#state(matching) : NO_MATCH;
+        for (const id of task.ids) if (!(await this.#accept(matching, id))) return NO_MATCH;
+        return this.#state(matching);
+      }
+      case 'look': {
+        const matching = this.#matchings.get(task.matcher);
+        if (matching === undefined) return { ok: false, fault: 'caller', reason: 'no such matcher' };
+        return { ok: true, mask: undefined, finished: false, states: await this.#look(matching, task.ids) };
       }
       case 'close':
         this.#matchings.get(task.matcher)?.matcher.dispose();
@@ -139,6 +148,25 @@ class GrammarServer {
     if (matching.matcher.isTerminated() || !(await this.#xgrammar.accept(matching.matcher, id))) return false;
     matching.utf8 = this.#utf8.after(matching.utf8, id);
     return true;
+  }
+
+  /** The states after each of `ids`, as far as they can come and something can follow; the matcher stays where it is. */
+  async #look(matching: Matching, ids: readonly number[]): Promise<GrammarState[]> {
+    const states: GrammarState[] = [];
+    const { utf8 } = matching;
+    let taken = 0;
+    for (const id of ids) {
+      const mask = states.at(-1)?.mask;
+      if (mask && !((mask[id >>> 5]! >>> (id & 31)) & 1)) break;
+      if (!(await this.#accept(matching, id))) break;
+      taken++;
+      const state = await this.#state(matching);
+      if (!state.ok || state.finished) break;
+      states.push({ mask: state.mask, finished: false });
+    }
+    if (taken > 0) await this.#xgrammar.rollBack(matching.matcher, taken);
+    matching.utf8 = utf8;
+    return states;
   }
 
   async #state({ matcher, utf8 }: Matching): Promise<GrammarAnswer> {

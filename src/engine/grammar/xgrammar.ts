@@ -97,6 +97,11 @@ export class XGrammar {
     return this.#guard.run(async () => matcher.acceptToken(id));
   }
 
+  /** Takes the last `count` ids back. */
+  rollBack(matcher: Library.GrammarMatcher, count: number): Promise<void> {
+    return this.#guard.run(async () => matcher.rollBack(count));
+  }
+
   /** A bit per id. */
   mask(matcher: Library.GrammarMatcher): Promise<Int32Array> {
     return this.#guard.run(() => matcher.getNextTokenBitmask());

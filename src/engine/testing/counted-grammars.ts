@@ -37,10 +37,15 @@ export class CountedGrammars implements Grammars {
       get state() {
         return matcher.state;
       },
-      accept: async (id) => {
+      accept: async (...ids) => {
         await this.#wait();
         if (closed) throw new GrammarError('internal', 'the matcher is closed');
-        return matcher.accept(id);
+        return matcher.accept(...ids);
+      },
+      look: async (ids) => {
+        await this.#wait();
+        if (closed) throw new GrammarError('internal', 'the matcher is closed');
+        return matcher.look(ids);
       },
       close: () => {
         if (closed) throw new Error('a matcher is closed twice');

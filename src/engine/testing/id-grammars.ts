@@ -73,9 +73,23 @@ class IdMatcher implements GrammarMatcher {
     this.#at = hash(this.#automaton.seed, this.#at, id + 1_000) % this.#automaton.states;
   }
 
-  async accept(id: number): Promise<GrammarState> {
-    this.take(id);
+  async accept(...ids: readonly number[]): Promise<GrammarState> {
+    for (const id of ids) this.take(id);
     return this.state;
+  }
+
+  async look(ids: readonly number[]): Promise<readonly GrammarState[]> {
+    const before = [this.#at, this.#taken, this.#finished] as const;
+    const states: GrammarState[] = [];
+    for (const id of ids) {
+      if (this.#finished || !this.allows(id) || this.#taken === this.#automaton.fault) break;
+      this.take(id);
+      const { mask, finished } = this.state;
+      if (finished || mask?.every((word) => word === 0)) break;
+      states.push({ mask, finished });
+    }
+    [this.#at, this.#taken, this.#finished] = before;
+    return states;
   }
 
   close(): void {}
