@@ -66,6 +66,9 @@ export type FeedForwardConfig =
       readonly normalised: boolean;
     };
 
+/** A mixture of experts. */
+export type ExpertsConfig = Extract<FeedForwardConfig, { readonly kind: 'experts' }>;
+
 export interface DecoderLayerConfig {
   readonly attention: AttentionConfig;
   readonly feedForward: FeedForwardConfig;
