@@ -142,7 +142,7 @@ export class Embedder {
 
   #refusal({ id, ids, typeIds }: EmbedRequest): EmbedFailure | undefined {
     const { maxWaiting } = this.#options;
-    const { contextLength, vocabSize, tokenTypes } = this.limits;
+    const { contextLength, longest, vocabSize, tokenTypes } = this.limits;
     const wrong = (message: string) => new EmbedFailure('invalid_argument', message);
     if (this.#broken !== undefined) return new EmbedFailure('unavailable', this.#broken);
     if (this.#jobs.has(id)) return wrong(`a request has the id ${id} already`);
@@ -158,6 +158,9 @@ export class Embedder {
       }
       if (!areBelow(typeIds, tokenTypes))
         return wrong(`a token_type_ids entry is outside the ${tokenTypes} types there are`);
+    }
+    if (ids.length > longest) {
+      return new EmbedFailure('resource_exhausted', `${ids.length} input ids, and there is memory for ${longest}`);
     }
     if (this.#waiting.length >= maxWaiting) {
       return new EmbedFailure('resource_exhausted', `${maxWaiting} requests wait already`);
@@ -187,7 +190,7 @@ export class Embedder {
     let rows = 0;
     let count = 0;
     for (const { ids } of this.#waiting) {
-      if (count === maxSequences || rows + ids.length > maxRows) break;
+      if (count === maxSequences || (count > 0 && rows + ids.length > maxRows)) break;
       rows += ids.length;
       count++;
     }

@@ -6,12 +6,14 @@ export interface EmbedSequence {
 }
 
 export interface EmbedLimits {
-  /** Ids of one step. */
+  /** Ids of a step of several sequences. */
   readonly maxRows: number;
   /** Sequences of one step. */
   readonly maxSequences: number;
-  /** Ids of one sequence, special ones included; at most maxRows. */
+  /** Ids of one sequence that the model takes, special ones included. */
   readonly contextLength: number;
+  /** Those that there is memory for here: at most contextLength. */
+  readonly longest: number;
   readonly vocabSize: number;
   /** Token types there are; 1: all are 0. */
   readonly tokenTypes: number;

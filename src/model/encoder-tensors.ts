@@ -24,10 +24,10 @@ export function encoderTensors(
   const tensors = new DecoderTensors(checkpoint, onRead, quantisation);
   const plain = quantisation === undefined ? tensors : new DecoderTensors(checkpoint, onRead);
   return {
-    matrix: (name, rows, columns) => tensors.matrix(name, rows, columns),
-    table: (name, rows, columns) => plain.floats(columns, [plain.matrix(name, rows, columns)]),
-    findVector: (name, length) => tensors.findVector(name, length),
-    vector: (name, length) => tensors.vector(name, length),
+    matrix: (tensor, rows, columns) => tensors.matrix({ tensor }, rows, columns),
+    table: (tensor, rows, columns) => plain.floats(columns, [plain.matrix({ tensor }, rows, columns)]),
+    findVector: (tensor, length) => tensors.findVector({ tensor }, length),
+    vector: (tensor, length) => tensors.vector({ tensor }, length),
   };
 }
 

@@ -1,5 +1,5 @@
 import { bytesSource } from '../../checkpoint/byte-source.ts';
-import type { Checkpoint } from '../../checkpoint/checkpoint.ts';
+import type { Checkpoint, TensorInfo } from '../../checkpoint/checkpoint.ts';
 import { type ModelConfig, parseModelConfig } from '../../checkpoint/model-config.ts';
 import { openSafetensors } from '../../checkpoint/safetensors.ts';
 import { readTestFile } from '../../testing/read-file.ts';
@@ -58,4 +58,25 @@ export function largestDifference(actual: ArrayLike<number>, expected: ArrayLike
     if (!(difference <= largest)) largest = Number.isNaN(difference) ? Number.POSITIVE_INFINITY : difference;
   }
   return largest;
+}
+
+/** A checkpoint with f32 tensors beside its own. */
+export function withTensors(
+  checkpoint: Checkpoint,
+  more: Readonly<Record<string, { readonly shape: readonly number[]; readonly values: Float32Array<ArrayBuffer> }>>,
+): Checkpoint {
+  const added = Object.entries(more).map(([name, { shape, values }]): [string, TensorInfo] => [
+    name,
+    { name, dtype: 'F32', shape, offset: 0, byteLength: values.byteLength },
+  ]);
+  return {
+    name: checkpoint.name,
+    tensors: new Map([...checkpoint.tensors, ...added]),
+    read: async (tensor, from = 0, length = tensor.byteLength - from) => {
+      const own = Object.hasOwn(more, tensor.name) ? more[tensor.name] : undefined;
+      return own
+        ? new Uint8Array(own.values.buffer).subarray(from, from + length)
+        : checkpoint.read(tensor, from, length);
+    },
+  };
 }

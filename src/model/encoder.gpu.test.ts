@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { parseModelConfig } from '../checkpoint/model-config.ts';
+import { testDevice } from '../testing/device.ts';
+import { encoderOf } from './encoders.ts';
+import { type EncoderOptions, loadEncoder } from './load-encoder.ts';
+import {
+  GOLDEN_ENCODERS,
+  GOLDEN_SEQUENCES,
+  goldenModel,
+  largestDifference,
+  withTensors,
+} from './testing/golden-encoders.ts';
+
+const OPTIONS: EncoderOptions = {
+  ...{ pooling: 'mean', normalised: true, maxRows: 96, maxSequences: 4, scratchBytes: 1 << 24 },
+};
+
+/** The classifier takes the first position, whatever the pooling. */
+const CASES = GOLDEN_ENCODERS.flatMap((name) =>
+  (name.endsWith('classifier') ? (['mean'] as const) : (['mean', 'cls'] as const)).map(
+    (pooling) => [name, pooling] as const,
+  ),
+);
+
+test.each(CASES)('hidden states and result of %s, %s, are the reference to 2e-3', async (name, pooling) => {
+  const model = await goldenModel(name);
+  const { hiddenSize, classifier } = encoderOf(model.config).readConfig(model.config);
+  const runner = await loadEncoder(await testDevice(), model.checkpoint, model.config, { ...OPTIONS, pooling });
+  try {
+    const sequences = await Promise.all(GOLDEN_SEQUENCES.map((index) => model.sequence(index)));
+    const together = await runner.embed(sequences);
+    for (const index of GOLDEN_SEQUENCES) {
+      const golden = async (tensor: string) => (await model.golden(`${tensor}_${index}`))!;
+      expect(largestDifference(together[index]!, await golden(classifier ? 'logits' : pooling))).toBeLessThan(2e-3);
+      // By itself, the same bits.
+      const [alone] = await runner.embed([sequences[index]!]);
+      expect(together[index]).toEqual(alone);
+      const hidden = await runner.hidden(sequences[index]!);
+      expect(hidden).toHaveLength(sequences[index]!.ids.length * hiddenSize);
+      expect(largestDifference(hidden, await golden('last_hidden'))).toBeLessThan(2e-3);
+    }
+  } finally {
+    runner.destroy();
+  }
+});
+
+test("BERT's pooler is the reference to 2e-3", async () => {
+  const model = await goldenModel('bert');
+  const size = model.config.hiddenSize;
+  // A classifier of as many classes as there are columns, each the pooler's own.
+  const identity = Float32Array.from({ length: size * size }, (_, i) => (i % (size + 1) === 0 ? 1 : 0));
+  const checkpoint = withTensors(model.checkpoint, {
+    'classifier.weight': { shape: [size, size], values: identity },
+    'classifier.bias': { shape: [size], values: new Float32Array(size) },
+  });
+  const raw = { ...model.config.raw, architectures: ['BertForSequenceClassification'], num_labels: size };
+  const config = parseModelConfig(JSON.stringify(raw), 'config.json');
+  const runner = await loadEncoder(await testDevice(), checkpoint, config, OPTIONS);
+  try {
+    const pooled = await runner.embed([await model.sequence(1)]);
+    expect(largestDifference(pooled[0]!, (await model.golden('pooler_1'))!)).toBeLessThan(2e-3);
+  } finally {
+    runner.destroy();
+  }
+});

@@ -1,0 +1,124 @@
+import type { AttentionWork } from '../gpu/attention.ts';
+import { EncoderEmbedding } from '../gpu/encoder-embedding.ts';
+import type { Gpu } from '../gpu/gpu.ts';
+import { LayerNorm } from '../gpu/layer-norm.ts';
+import { Linear } from '../gpu/linear.ts';
+import { Pool, type PoolKind } from '../gpu/pool.ts';
+import { rowWords } from '../gpu/row-words.ts';
+import { STEP_HEADER } from '../gpu/step-layout.ts';
+import type { EncoderConfig } from './encoder-config.ts';
+import { allocateEncoderActivations, EncoderLayer, type EncoderPlace } from './encoder-layer.ts';
+import type { EncoderWeights } from './encoder-weights.ts';
+
+export interface EncoderScratch extends EncoderPlace {
+  /** [maxRows, 4] u32; see EncoderEmbeddingBuffers. */
+  readonly rows: GPUBuffer;
+  readonly maxRows: number;
+  readonly maxSequences: number;
+  /** Of keys and values of one layer. */
+  readonly kvBytes: number;
+}
+
+/** The forward step of an encoder of the BERT family (Devlin et al., 2018), with pooling or a classifier, composed of kernels. */
+export class Encoder {
+  /** [maxRows, stride] f32: hidden states after the last layer. */
+  readonly hidden: GPUBuffer;
+  /** [maxSequences, outputStride] f32: a vector or logits of each sequence. */
+  readonly output: GPUBuffer;
+  readonly outputStride: number;
+  readonly #embedding: EncoderEmbedding;
+  readonly #norm: LayerNorm;
+  readonly #layers: readonly EncoderLayer[];
+  readonly #pool: Pool;
+  readonly #head: readonly Linear[];
+
+  private constructor(
+    [hidden, output]: readonly [GPUBuffer, GPUBuffer],
+    outputStride: number,
+    [embedding, norm, layers]: readonly [EncoderEmbedding, LayerNorm, readonly EncoderLayer[]],
+    pool: Pool,
+    head: readonly Linear[],
+  ) {
+    this.hidden = hidden;
+    this.output = output;
+    this.outputStride = outputStride;
+    this.#embedding = embedding;
+    this.#norm = norm;
+    this.#layers = layers;
+    this.#pool = pool;
+    this.#head = head;
+  }
+
+  /** A classifier takes the first position, whatever `pooling` says. */
+  static async create(
+    gpu: Gpu,
+    config: EncoderConfig,
+    weights: EncoderWeights,
+    pooling: PoolKind,
+    { step, rows, maxRows, maxSequences, kvBytes, attentionParts }: EncoderScratch,
+  ): Promise<Encoder> {
+    const { hiddenSize, normEpsilon } = config;
+    const activations = await allocateEncoderActivations(gpu, config, maxRows, kvBytes);
+    const { hidden, between } = activations;
+    const stride = 4 * rowWords(hiddenSize);
+    const classes = weights.classifier?.output.matrix.rows ?? 0;
+    const outputStride = classes > 0 ? 4 * rowWords(classes) : stride;
+    const perSequence = (label: string, columns: number) => gpu.storage(label, maxSequences * columns * 4);
+    const [pooled, dense, output] = await Promise.all([
+      perSequence('pooled', stride),
+      perSequence('classifier', stride),
+      perSequence('output', outputStride),
+    ]);
+    const { weight, bias } = weights.embeddingNorm;
+    const kind = weights.classifier ? 'cls' : pooling;
+    const [embedding, norm, pool, head, ...layers] = await Promise.all([
+      EncoderEmbedding.create(gpu, weights.words, {
+        ...{ step, rows, types: weights.types, positions: weights.positions },
+        output: between,
+      }),
+      LayerNorm.create(
+        gpu,
+        { columns: hiddenSize, epsilon: normEpsilon, of: 'rows' },
+        { step, input: between, weight, bias, output: hidden },
+      ),
+      Pool.create(gpu, hiddenSize, kind, { step, input: hidden, output: weights.classifier ? pooled : output }),
+      createHead(gpu, weights.classifier, step, [pooled, dense, output], [stride, outputStride]),
+      ...weights.layers.map((layer) => EncoderLayer.create(gpu, config, layer, activations, { step, attentionParts })),
+    ]);
+    return new Encoder([hidden, output], outputStride, [embedding, norm, layers], pool, head);
+  }
+
+  encode(pass: GPUComputePassEncoder, rows: number, sequences: number, work: AttentionWork): void {
+    this.#embedding.encode(pass, rows);
+    this.#norm.encode(pass, rows);
+    for (const layer of this.#layers) layer.encode(pass, rows, work);
+    this.#pool.encode(pass, sequences);
+    for (const product of this.#head) product.encode(pass, sequences);
+  }
+}
+
+/** tanh of a product, and its product with a row a class. */
+async function createHead(
+  gpu: Gpu,
+  weights: EncoderWeights['classifier'],
+  step: GPUBuffer,
+  [pooled, dense, output]: readonly [GPUBuffer, GPUBuffer, GPUBuffer],
+  [stride, outputStride]: readonly [number, number],
+): Promise<readonly Linear[]> {
+  if (!weights) return [];
+  const countWord = STEP_HEADER.sequences;
+  return Promise.all([
+    Linear.create(
+      gpu,
+      weights.dense.matrix,
+      { outputStride: stride, countWord, finish: { kind: 'store', bias: weights.dense.bias, cap: 1 } },
+      { step, input: pooled, output: dense },
+    ),
+    Linear.create(
+      gpu,
+      weights.output.matrix,
+      { outputStride, countWord, finish: { kind: 'store', bias: weights.output.bias } },
+      { step, input: dense, output },
+    ),
+  ]);
+}

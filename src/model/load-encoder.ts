@@ -1,0 +1,148 @@
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { ModelConfig } from '../checkpoint/model-config.ts';
+import { Gpu } from '../gpu/gpu.ts';
+import type { KernelChoices } from '../gpu/kernel-choices.ts';
+import { stepWords } from '../gpu/pack-step.ts';
+import type { PoolKind } from '../gpu/pool.ts';
+import type { Quantisation } from '../gpu/quantise.ts';
+import { rowWords } from '../gpu/row-words.ts';
+import type { EmbedLimits } from './embed-runner.ts';
+import { Encoder } from './encoder.ts';
+import type { EncoderConfig } from './encoder-config.ts';
+import type { EncoderNames } from './encoder-names.ts';
+import { EncoderRunner } from './encoder-runner.ts';
+import { loadEncoderWeights } from './encoder-weights.ts';
+import { encoderOf } from './encoders.ts';
+import { BLOCK_TOKENS } from './runner.ts';
+import { VectorSteps } from './vector-steps.ts';
+
+export interface EncoderOptions {
+  /** How hidden states become a vector; a classifier takes the first position. */
+  readonly pooling: PoolKind;
+  /** Vectors are divided by their length. */
+  readonly normalised: boolean;
+  /** Shortens what the model takes: ids of one sequence. */
+  readonly maxLength?: number | undefined;
+  /** Ids of a step of several sequences. */
+  readonly maxRows: number;
+  readonly maxSequences: number;
+  /** Bytes that activations may take: longer sequences than fit are not taken. */
+  readonly scratchBytes: number;
+  readonly quantisation?: Quantisation | undefined;
+  readonly bindingLimit?: number | undefined;
+  readonly choices?: KernelChoices | undefined;
+  /** Leave kernels that others can stand in for to compileLate. */
+  readonly late?: boolean | undefined;
+  /** Bytes of tensors read so far, of all that will be. */
+  readonly onProgress?: (loadedBytes: number, totalBytes: number) => void;
+}
+
+/**
+ * Loads an encoder onto `device`. Everything allocated is freed again if it fails. Rejects with CheckpointError (bad file or
+ * config), AllocationError (no room, with sizes) or RangeError (options).
+ */
+export async function loadEncoder(
+  device: GPUDevice,
+  checkpoint: Checkpoint,
+  modelConfig: ModelConfig,
+  options: EncoderOptions,
+): Promise<EncoderRunner> {
+  const family = encoderOf(modelConfig);
+  const config = family.readConfig(modelConfig);
+  const names = family.tensorNames(config, (name) => checkpoint.tensors.has(name));
+  const gpu = new Gpu(device, options);
+  try {
+    return await load(gpu, checkpoint, config, names, options);
+  } catch (error) {
+    gpu.destroy();
+    throw error;
+  }
+}
+
+/** Bytes of activations that `rows` ids of up to `sequences` sequences take. */
+export function encoderScratchBytes(config: EncoderConfig, rows: number, sequences: number): number {
+  const { hiddenSize, intermediateSize } = config;
+  // hidden, between, q, k and v, query, attended; up, activated.
+  return rows * 16 * (7 * rowWords(hiddenSize) + 2 * rowWords(intermediateSize)) + kvBytes(config, rows, sequences);
+}
+
+/** Keys and values of one layer: each sequence begins with a block of its own. */
+function kvBytes({ hiddenSize }: EncoderConfig, rows: number, sequences: number): number {
+  return encoderBlocks(rows, sequences) * 2 * BLOCK_TOKENS * hiddenSize * 4;
+}
+
+function encoderBlocks(rows: number, sequences: number): number {
+  return Math.ceil(rows / BLOCK_TOKENS) + Math.min(rows, sequences);
+}
+
+/** What an encoder takes at a time within its scratch. Throws RangeError where not even one block of ids fits. */
+export function encoderLimits(
+  config: EncoderConfig,
+  { maxRows, maxSequences, maxLength = config.contextLength, scratchBytes }: EncoderOptions,
+  bindingLimit: number,
+): EmbedLimits {
+  const contextLength = Math.min(config.contextLength, maxLength);
+  const { hiddenSize, intermediateSize, vocabSize, tokenTypes } = config;
+  const widest = 16 * Math.max(rowWords(3 * hiddenSize), rowWords(intermediateSize));
+  let rows = Math.max(maxRows, contextLength);
+  const fits = () =>
+    rows * widest <= bindingLimit &&
+    kvBytes(config, rows, maxSequences) <= bindingLimit &&
+    encoderScratchBytes(config, rows, maxSequences) <= scratchBytes;
+  while (rows >= BLOCK_TOKENS && !fits()) rows -= BLOCK_TOKENS;
+  if (rows < BLOCK_TOKENS) throw new RangeError(`activations of ${BLOCK_TOKENS} ids are over ${scratchBytes} bytes`);
+  return {
+    ...{ maxSequences, contextLength, vocabSize, tokenTypes },
+    maxRows: Math.min(rows, maxRows),
+    longest: Math.min(rows, contextLength),
+  };
+}
+
+async function load(
+  gpu: Gpu,
+  checkpoint: Checkpoint,
+  config: EncoderConfig,
+  names: EncoderNames,
+  options: EncoderOptions,
+): Promise<EncoderRunner> {
+  const limits = encoderLimits(config, options, gpu.bindingLimit);
+  const { maxSequences } = limits;
+  const maxRows = Math.max(limits.maxRows, limits.longest);
+  const maxTableBlocks = Math.ceil(maxRows / BLOCK_TOKENS);
+  const words = stepWords({
+    ...{ maxRows, maxSequences, maxTableBlocks: maxTableBlocks + 1 },
+    ...{ maxLogitsRows: 0, maxCopies: 0, splitItems: 0 },
+  });
+  const [step, rows, attentionParts, weights] = await Promise.all([
+    gpu.storage('step', words * 4),
+    gpu.storage('rows', maxRows * 16),
+    gpu.storage('attention parts', 16),
+    loadEncoderWeights(gpu, checkpoint, config, names, progress(checkpoint, options), options.quantisation),
+  ]);
+  const encoder = await Encoder.create(gpu, config, weights, options.pooling, {
+    ...{ step, rows, maxRows, maxSequences, attentionParts },
+    kvBytes: kvBytes(config, maxRows, maxSequences),
+  });
+  const dimension = config.classifier?.labels.length ?? config.hiddenSize;
+  const steps = await VectorSteps.create(gpu, {
+    ...{ source: encoder.output, stride: encoder.outputStride, dimension, maxRows: maxSequences },
+    normalised: options.normalised && !config.classifier,
+  });
+  return new EncoderRunner({
+    ...{ gpu, encoder, steps, dimension, limits, step, rows },
+    kind: config.classifier ? 'classifier' : 'embedding',
+    hiddenStride: 4 * rowWords(config.hiddenSize),
+    positionPad: config.positionPad,
+    weightBytes: weights.bytes,
+  });
+}
+
+function progress(checkpoint: Checkpoint, { onProgress }: EncoderOptions): (bytes: number) => void {
+  let total = 0;
+  for (const { byteLength } of checkpoint.tensors.values()) total += byteLength;
+  let loaded = 0;
+  return (bytes) => {
+    loaded += bytes;
+    onProgress?.(loaded, Math.max(total, loaded));
+  };
+}
