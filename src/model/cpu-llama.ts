@@ -2,12 +2,14 @@ import { attentionReference } from '../gpu/attention.reference.ts';
 import { embeddingReference } from '../gpu/embedding.reference.ts';
 import { KvPool } from '../gpu/kv-pool.reference.ts';
 import { linearReference } from '../gpu/linear.reference.ts';
+import { lowRankReference } from '../gpu/low-rank-update.reference.ts';
 import { rmsNormReference } from '../gpu/rms-norm.reference.ts';
 import { ropeReference } from '../gpu/rope.reference.ts';
 import { ropeTable } from '../gpu/rope-table.ts';
 import { swigluReference } from '../gpu/swiglu.reference.ts';
 import type { CpuLayerWeights, CpuWeights } from './cpu-weights.ts';
 import type { LlamaConfig } from './llama-config.ts';
+import type { LayerUpdates, SiteUpdates } from './read-adapter.ts';
 import type { StepBatch } from './runner.ts';
 
 /** A row of a step with all that a layer needs to know of it. */
@@ -15,6 +17,8 @@ interface Row {
   readonly position: number;
   readonly blockTable: ArrayLike<number>;
   readonly hidden: Float32Array;
+  /** By layer. */
+  readonly adapter: readonly LayerUpdates[] | undefined;
 }
 
 /** Llama's forward step from the kernels' CPU references, with a KV pool of its own: the reference of Llama. */
@@ -25,6 +29,8 @@ export class CpuLlama {
   readonly #weights: CpuWeights;
   readonly #kv: readonly KvPool[];
   readonly #table: Float32Array;
+  /** By slot. */
+  readonly #adapters = new Map<number, readonly LayerUpdates[]>();
 
   /** `blocks` of KV; `positions` that there can be. */
   constructor(config: LlamaConfig, weights: CpuWeights, blocks: number, positions: number) {
@@ -36,12 +42,17 @@ export class CpuLlama {
     this.weightBytes = bytesOf(weights);
   }
 
+  /** Puts an adapter into `slot`, layer by layer. */
+  setAdapter(slot: number, layers: readonly LayerUpdates[]): void {
+    this.#adapters.set(slot, layers);
+  }
+
   /** Hidden states of the batch's rows before the final norm; `lastIds`: what each slot drew last. */
   forward(batch: StepBatch, lastIds: Uint32Array): Float32Array[] {
     for (const { from, to } of batch.copies ?? []) for (const kv of this.#kv) kv.copyBlock(from, to);
     const rows = this.#embed(batch, lastIds);
     this.#weights.layers.forEach((layer, i) => {
-      this.#layer(layer, this.#kv[i]!, rows);
+      this.#layer(layer, i, rows);
     });
     return rows.map(({ hidden }) => hidden);
   }
@@ -58,7 +69,8 @@ export class CpuLlama {
 
   #embed(batch: StepBatch, lastIds: Uint32Array): Row[] {
     const { hiddenSize } = this.#config;
-    return batch.sequences.flatMap(({ slot, tokens, startPosition, blockTable }) => {
+    return batch.sequences.flatMap(({ slot, tokens, startPosition, blockTable, adapter: of }) => {
+      const adapter = of === undefined ? undefined : this.#adapters.get(of);
       const given = tokens !== 'slot' && 'embeddings' in tokens;
       const ids = tokens === 'slot' ? [lastIds[slot]!] : given ? [] : Array.from(tokens);
       const hidden = given
@@ -66,27 +78,36 @@ export class CpuLlama {
             embeddingReference(tokens.embeddings, hiddenSize, i),
           )
         : ids.map((id) => embeddingReference(this.#weights.embedding, hiddenSize, id));
-      return hidden.map((values, i) => ({ position: startPosition + i, blockTable, hidden: values }));
+      return hidden.map((values, i) => ({ position: startPosition + i, blockTable, hidden: values, adapter }));
     });
   }
 
   /** One layer over all rows: K and V of every row are written before any row attends. */
-  #layer(layer: CpuLayerWeights, kv: KvPool, rows: readonly Row[]): void {
+  #layer(layer: CpuLayerWeights, index: number, rows: readonly Row[]): void {
     const { hiddenSize, intermediateSize, normEpsilon } = this.#config;
-    const queries = rows.map((row) => this.#project(layer, kv, row));
+    const kv = this.#kv[index]!;
+    const queries = rows.map((row) => this.#project(layer, index, row));
     rows.forEach((row, i) => {
-      add(row.hidden, linearReference(layer.attentionOutput, hiddenSize, this.#attend(kv, row, queries[i]!)));
+      const adapter = row.adapter?.[index];
+      const attended = this.#attend(kv, row, queries[i]!);
+      add(row.hidden, linearReference(layer.attentionOutput, hiddenSize, attended));
+      addUpdates(row.hidden, attended, adapter?.attentionOutput, [0]);
       const normed = rmsNormReference(row.hidden, layer.feedForwardNorm, normEpsilon);
-      const gated = swigluReference(linearReference(layer.gateUp, 2 * intermediateSize, normed));
+      const gateUp = linearReference(layer.gateUp, 2 * intermediateSize, normed);
+      addUpdates(gateUp, normed, adapter?.up, [0, intermediateSize]);
+      const gated = swigluReference(gateUp);
       add(row.hidden, linearReference(layer.down, hiddenSize, gated));
+      addUpdates(row.hidden, gated, adapter?.down, [0]);
     });
   }
 
   /** Writes a row's K and V into the pool; gives its rotated query heads. */
-  #project(layer: CpuLayerWeights, kv: KvPool, { hidden, position, blockTable }: Row): Float32Array[] {
+  #project(layer: CpuLayerWeights, index: number, { hidden, position, blockTable, adapter }: Row): Float32Array[] {
     const { heads, kvHeads, headSize, normEpsilon } = this.#config;
+    const kv = this.#kv[index]!;
     const normed = rmsNormReference(hidden, layer.attentionNorm, normEpsilon);
     const qkv = linearReference(layer.qkv, (heads + 2 * kvHeads) * headSize, normed);
+    addUpdates(qkv, normed, adapter?.[index]?.qkv, [0, heads * headSize, (heads + kvHeads) * headSize]);
     const head = (h: number) => qkv.slice(h * headSize, (h + 1) * headSize);
     for (let h = 0; h < kvHeads; h++) {
       kv.at('key', blockTable, position, h).set(ropeReference(head(heads + h), this.#table, position));
@@ -107,7 +128,19 @@ export class CpuLlama {
 }
 
 function add(into: Float32Array, values: Float32Array): void {
-  for (let i = 0; i < into.length; i++) into[i]! += values[i]!;
+  for (let i = 0; i < values.length; i++) into[i]! += values[i]!;
+}
+
+/** Adds what an adapter makes of a product's input x, each module's from its own output on. */
+function addUpdates(
+  product: Float32Array,
+  x: Float32Array,
+  updates: SiteUpdates | undefined,
+  firsts: readonly number[],
+): void {
+  updates?.forEach((update, module) => {
+    if (update) add(product.subarray(firsts[module]!), lowRankReference(update, x));
+  });
 }
 
 function bytesOf(weights: CpuWeights): number {

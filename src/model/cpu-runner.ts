@@ -3,6 +3,7 @@ import type { ModelConfig } from '../checkpoint/model-config.ts';
 import { adjustLogitsReference, MASKED_LOGIT } from '../gpu/adjust-logits.reference.ts';
 import { stepWords } from '../gpu/pack-step.ts';
 import { hasNonFinite, logprobsReference, orderReference, sampleReference } from '../gpu/sampler.reference.ts';
+import { adapterSites, type LayerSites } from './adapter-sites.ts';
 import { CpuLlama } from './cpu-llama.ts';
 import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
 import { type KvRequest, kvGroupLimits, poolBlocks, servedPositions, stepCapacity } from './kv-layout.ts';
@@ -10,9 +11,10 @@ import { type LlamaConfig, llamaConfig } from './llama-config.ts';
 import { decoderKvGroups, type LoadOptions, runnerLimits } from './load-decoder.ts';
 import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
+import { type AdapterFiles, largestRank, readAdapter } from './read-adapter.ts';
 import type { Runner, RunnerLimits, SampledRow, SlotStart, StepBatch } from './runner.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
-import { StepError } from './step-error.ts';
+import { isIndex, StepError } from './step-error.ts';
 import { encodeStep } from './step-metadata.ts';
 
 /** What a slot's draws are adjusted by. */
@@ -54,8 +56,11 @@ export class CpuRunner implements Runner {
   #pending: PendingStep | undefined;
   #destroyed = false;
 
-  private constructor(config: LlamaConfig, weights: CpuWeights, limits: RunnerLimits) {
+  readonly #sites: readonly LayerSites[];
+
+  private constructor(config: LlamaConfig, weights: CpuWeights, limits: RunnerLimits, sites: readonly LayerSites[]) {
     this.limits = limits;
+    this.#sites = sites;
     const positions = servedPositions(limits.kvGroups, limits.contextLength);
     this.#model = new CpuLlama(config, weights, limits.kvGroups[0]!.blocks, positions);
     this.#lastIds = new Uint32Array(limits.maxSequences);
@@ -75,7 +80,7 @@ export class CpuRunner implements Runner {
     const groups = decoderKvGroups(config);
     const blocks = poolBlocks(groups, options, Number.POSITIVE_INFINITY);
     const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
-    return new CpuRunner(config, await loadCpuWeights(checkpoint, config), limits);
+    return new CpuRunner(config, await loadCpuWeights(checkpoint, config), limits, adapterSites(modelConfig));
   }
 
   get allocatedBytes(): number {
@@ -114,6 +119,15 @@ export class CpuRunner implements Runner {
       this.#draw(result);
       return result.logits;
     });
+  }
+
+  /** See Runner. */
+  async loadAdapter(slot: number, files: AdapterFiles): Promise<AdapterTraits> {
+    const { maxAdapters = 0, maxAdapterRank = 0 } = this.limits;
+    if (!isIndex(slot, maxAdapters)) throw new StepError(`adapter slot ${slot} is not below ${maxAdapters}`);
+    const layers = await readAdapter(files, this.#sites, maxAdapterRank);
+    this.#model.setAdapter(slot, layers);
+    return { rank: largestRank(layers) };
   }
 
   destroy(): void {

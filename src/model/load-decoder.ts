@@ -23,7 +23,6 @@ import {
   servedPositions,
   stepCapacity,
 } from './kv-layout.ts';
-import { type LlamaConfig, llamaConfig } from './llama-config.ts';
 import type { KvGroupLimits, RunnerLimits } from './runner.ts';
 import { SlotBuffers } from './slot-buffers.ts';
 import { maxCountedIds } from './slot-traits.ts';
@@ -55,6 +54,8 @@ export interface LoadOptions extends KvRequest {
   readonly contextLength?: number;
   /** How matrices of floats are quantised while they load; default: not at all. */
   readonly quantisation?: Quantisation;
+  /** Slots for LoRA adapters, and the ranks that their updates may have; default: none. */
+  readonly adapters?: { readonly most: number; readonly maxRank: number } | undefined;
   /** Bytes a binding may have, below the device's limit; for tests. */
   readonly bindingLimit?: number;
   /** Which variants of kernels to use; default: what is taken where no tuner has measured. */
@@ -75,13 +76,13 @@ export async function loadDecoder(
   modelConfig: ModelConfig,
   options: LoadOptions,
 ): Promise<GpuRunner> {
-  const config = llamaConfig(modelConfig);
+  const { config, names } = describeDecoder(modelConfig);
   const gpu = new Gpu(device, options);
   try {
     const needs = decoderKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
     const start = performance.now();
     // Kernels compile while weights are read: both take seconds, on cores of their own.
-    const [runner] = await Promise.all([load(gpu, checkpoint, config, options), compileKernels(gpu, needs)]);
+    const [runner] = await Promise.all([load(gpu, checkpoint, config, names, options), compileKernels(gpu, needs)]);
     performance.measure('load model', { start });
     return runner;
   } catch (error) {
@@ -90,7 +91,13 @@ export async function loadDecoder(
   }
 }
 
-async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): Promise<GpuRunner> {
+async function load(
+  gpu: Gpu,
+  checkpoint: Checkpoint,
+  config: DecoderConfig,
+  names: DecoderNames,
+  options: LoadOptions,
+): Promise<GpuRunner> {
   const groups = decoderKvGroups(config);
   const blocks = poolBlocks(groups, options, gpu.bindingLimit);
   const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
@@ -99,7 +106,7 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
   const splitItems = Math.max(
     1,
     Math.min(
-      Math.floor(SPLIT_SCRATCH_BYTES / splitItemBytes(config)),
+      Math.floor(SPLIT_SCRATCH_BYTES / splitItemBytes(attention)),
       limits.maxSequences * Math.ceil(positions / SPLIT_KEYS),
     ),
   );
@@ -111,14 +118,15 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
       ),
     ),
     gpu.storage('step', stepWords({ ...stepCapacity(limits), splitItems }) * 4),
-    gpu.storage('attention parts', splitItems * splitItemBytes(config)),
+    gpu.storage('attention parts', splitItems * splitItemBytes(attention)),
     SlotBuffers.create(gpu, limits),
     loadDecoderWeights(
       gpu,
       checkpoint,
       config,
-      { from: 0, to: config.layers },
-      progress(checkpoint, config, options),
+      names,
+      { from: 0, to: config.layers.length },
+      options.onProgress,
       options.quantisation,
     ),
   ]);
@@ -163,14 +171,14 @@ async function load(gpu: Gpu, checkpoint: Checkpoint, config: LlamaConfig, optio
 }
 
 /** A Llama's layers are all alike: one group. */
-export function decoderKvGroups(config: LlamaConfig): readonly KvGroup[] {
+export function decoderKvGroups(config: DecoderConfig): readonly KvGroup[] {
   const layers = Array.from({ length: config.layers }, (_, i) => i);
   return [{ layers, kvHeads: config.kvHeads, headSize: config.headSize, format: 'f32' }];
 }
 
 /** The limits that options and model give. Throws RangeError naming the option. */
 export function runnerLimits(
-  config: LlamaConfig,
+  config: DecoderConfig,
   options: Omit<LoadOptions, keyof KvRequest>,
   kvGroups: readonly KvGroupLimits[],
 ): RunnerLimits {
@@ -188,8 +196,14 @@ export function runnerLimits(
     }
   }
   const { vocabSize, hiddenSize } = config;
+  const { most = 0, maxRank = 0 } = options.adapters ?? {};
+  if (!(Number.isSafeInteger(most) && most >= 0 && Number.isSafeInteger(maxRank) && (most === 0 || maxRank >= 1))) {
+    throw new RangeError(`adapters must be counts, got ${most} of rank ${maxRank}`);
+  }
   return {
     ...limits,
+    maxAdapters: most,
+    maxAdapterRank: maxRank,
     // One row may have all there is; small vocabularies leave room for many rows.
     maxTop: Math.max(limits.maxTopLogprobs, MAX_TOP),
     maxBiases: Math.min(vocabSize, MAX_BIASES),
@@ -198,18 +212,5 @@ export function runnerLimits(
     hiddenSize,
     vocabSize,
     kvGroups,
-  };
-}
-
-function progress(checkpoint: Checkpoint, config: LlamaConfig, options: LoadOptions): (bytes: number) => void {
-  let total = 0;
-  for (const tensor of checkpoint.tensors.values()) {
-    // A tied head may be stored too, and isn't read.
-    if (!(config.tiedHead && tensor.name === 'lm_head.weight')) total += tensor.byteLength;
-  }
-  let loaded = 0;
-  return (bytes) => {
-    loaded += bytes;
-    options.onProgress?.(loaded, Math.max(total, loaded));
   };
 }

@@ -1,4 +1,5 @@
 import type { SearchedRow } from '../gpu/sampler.ts';
+import type { AdapterFiles } from './read-adapter.ts';
 import type { ProfileOptions, StepProfile } from './step-profile.ts';
 
 /** Tokens of KV in one block. */
@@ -204,6 +205,17 @@ export interface Runner {
    * then: `batch` has to be the next step. Absent: there are no kernels. Rejects when the device is lost.
    */
   profile?(batch: StepBatch, options?: ProfileOptions): Promise<StepProfile>;
+  /**
+   * Puts a LoRA adapter into `slot`, in [0, limits.maxAdapters), in place of the one there, which no step under way may use.
+   * Rejects with CheckpointError naming what isn't served, or AllocationError; the slot is as it was then. Absent: no
+   * adapters are taken.
+   */
+  loadAdapter?(slot: number, files: AdapterFiles): Promise<AdapterTraits>;
   /** Frees every buffer. */
   destroy(): void;
+}
+
+export interface AdapterTraits {
+  /** The largest of its updates'. */
+  readonly rank: number;
 }

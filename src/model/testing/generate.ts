@@ -35,21 +35,23 @@ export function slotStart(slot: number, more: Partial<SlotStart> = {}): SlotStar
   };
 }
 
-/** Generates `count` ids after `prompt` in slot 0, started with `start`: the prompt in one step, then one row a step. */
+/** Generates `count` ids after `prompt` in slot 0, started with `start`, with the adapter of slot `adapter`: the prompt in one step, then one row a step. */
 export async function generate(
   runner: Runner,
   prompt: readonly number[],
   count: number,
   more: Partial<LogitsRow> = {},
   start: Partial<SlotStart> = {},
+  adapter?: number,
 ): Promise<SampledRow[]> {
+  const adapted = adapter === undefined ? {} : { adapter };
   const blockTable = blocksFor(prompt.length + count);
   const rows: SampledRow[] = [];
   for (let i = 0; i < count; i++) {
     const sequence =
       i === 0
-        ? { slot: 0, tokens: prompt, startPosition: 0, blockTable }
-        : { slot: 0, tokens: 'slot' as const, startPosition: prompt.length + i - 1, blockTable };
+        ? { slot: 0, tokens: prompt, startPosition: 0, blockTable, ...adapted }
+        : { slot: 0, tokens: 'slot' as const, startPosition: prompt.length + i - 1, blockTable, ...adapted };
     const row = i === 0 ? prompt.length - 1 : 0;
     const [sampled] = await runner.step({
       sequences: [sequence],
