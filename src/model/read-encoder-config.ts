@@ -34,7 +34,7 @@ export function readEncoderConfig(
   keys.only('position_embedding_type', 'absolute');
   for (const key of ['is_decoder', 'add_cross_attention']) keys.only(key, false);
   const activation = keys.activation('hidden_act', 'gelu');
-  if (activation === 'silu') keys.failOf('hidden_act', ', which no encoder has');
+  if (activation === 'silu') return keys.failOf('hidden_act', ', which no encoder has');
   const heads = keys.size('num_attention_heads');
   if (hiddenSize % heads !== 0) keys.failOf('num_attention_heads', `, and does not divide hidden_size ${hiddenSize}`);
   const headSize = hiddenSize / heads;
