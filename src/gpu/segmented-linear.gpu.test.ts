@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { activationReference } from './activation.reference.ts';
 import { ACTIVATIONS } from './activation.ts';
+import { candidates } from './linear-candidates.ts';
 import { squaresOf } from './linear-trial.ts';
 import { rmsNormReference } from './rms-norm.reference.ts';
 import { NO_SEGMENT, SegmentEntries } from './segment-entries.ts';
+import type { SegmentedChoice } from './segmented-kernel.ts';
 import { segmentedReference } from './segmented-linear.reference.ts';
 import { SegmentedLinear, type SegmentedShape } from './segmented-linear.ts';
 import { SegmentedMatrix } from './segmented-matrix.ts';
@@ -39,6 +41,7 @@ function randomSegments(random: Random, count: number, rows: number, columns: nu
 }
 
 interface Case {
+  readonly choice?: SegmentedChoice;
   readonly on?: KernelBench;
   readonly matrix: SegmentedMatrix;
   readonly list: Uint32Array<ArrayBuffer>;
@@ -49,7 +52,7 @@ interface Case {
 }
 
 /** The output of the product by single entries, and of that by groups. */
-async function products({ on = bench, matrix, list, entriesARow, x, shape, output }: Case) {
+async function products({ on = bench, matrix, list, entriesARow, x, shape, output, choice }: Case) {
   const rows = list.length / entriesARow;
   const step = await on.rowsStep(rows);
   const { segments } = matrix;
@@ -59,7 +62,9 @@ async function products({ on = bench, matrix, list, entriesARow, x, shape, outpu
   const results: Float32Array<ArrayBuffer>[] = [];
   for (const grouped of [false, true]) {
     const out = await on.buffer(output.slice());
-    const linear = await SegmentedLinear.create(on.gpu, matrix, entries, shape, { step, input, output: out });
+    const buffers = { step, input, output: out };
+    const choose = choice && (() => choice);
+    const linear = await SegmentedLinear.create(on.gpu, matrix, entries, shape, buffers, choose);
     await on.run((pass) => {
       entries.group(pass);
       linear.encode(pass, rows, grouped);
@@ -154,6 +159,40 @@ describe.each(FORMATS)('%s', (format) => {
       expect(bits(one)).toEqual(bits(single.slice(8 * size, 10 * size)));
     }
   });
+});
+
+// SwiftShader takes a second to compile what is made for GPUs.
+test.runIf(LONG).each(FORMATS)('%s: what GPUs take is right here, threads along K too', async (format) => {
+  const [segments, size, columns, stepRows] = [4, 70, 256, 9];
+  const random = new Random(6);
+  const { sources, values } = randomSegments(random, segments, 2 * size, columns, format, 2);
+  const on = await KernelBench.open(6 * tileBytes(format, columns));
+  const matrix = (await SegmentedMatrix.load(on.gpu, columns, sources, true))!;
+  const features = { has: () => false, packedDot: false, software: false, fragments: [] };
+  const list = randomList(random, stepRows * 2, segments);
+  const x = random.normals(stepRows * columns);
+  const shape = { outputStride: size, input: 'row', finish: { kind: 'gate', activation: 'silu' } } as const;
+  const expected = new Float32Array(list.length * size);
+  list.forEach((_, entry) => {
+    const row = x.subarray((entry >> 1) * columns, ((entry >> 1) + 1) * columns);
+    const [sums] = segmentedReference(values, 2 * size, [{ segment: segmentOf(list, entry), x: row }]);
+    for (let i = 0; sums && i < size; i++) {
+      expected[entry * size + i] = activationReference('silu', sums[i]!) * sums[size + i]!;
+    }
+  });
+  for (const { splits, matvec } of candidates(
+    { tiles: 12, columns, format },
+    { finish: 'gate', normed: false },
+    features,
+    'exact',
+  )) {
+    const choice = { splits, single: matvec[0]!, grouped: { ...matvec[3]!, columns: 4 } };
+    const output = new Float32Array(expected.length);
+    const [single, grouped] = await products({ on, matrix, list, entriesARow: 2, x, shape, output, choice });
+    expect(largestError(single, expected)).toBeLessThan(1e-4);
+    expect(bits(grouped)).toEqual(bits(single));
+  }
+  on.close();
 });
 
 test('gate and up of other formats, and experts of other formats, give what they should', async () => {

@@ -1,0 +1,30 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { testDevice } from '../testing/device.ts';
+import { DeviceWatch } from './device-watch.ts';
+import { expertTrials } from './experts-trial.ts';
+import { KernelTrial } from './kernel-trial.ts';
+
+let watch: DeviceWatch;
+beforeAll(async () => {
+  watch = new DeviceWatch(await testDevice());
+});
+afterAll(() => watch.check());
+
+test('each kernel of a mixture passes on this adapter, once a format and variant', async () => {
+  const part = { tiles: 4, columns: 64, format: 'f32' } as const;
+  const trials = expertTrials(watch.device, {
+    routes: [{ experts: 8, chosen: 2 }],
+    parts: [part, { ...part, columns: 96 }, { ...part, format: 'q8-32-f16' }],
+  });
+  expect(trials.map(({ name }) => name.replace(/ (plain|quads)-.*/, ''))).toEqual([
+    'segmented-linear f32',
+    'segmented-linear q8-32-f16',
+    'route-rows 2 of 8',
+    'combine-experts',
+  ]);
+  for (const { run } of trials) {
+    const trial = new KernelTrial(watch, 60_000);
+    await run(trial);
+    trial.close();
+  }
+});
