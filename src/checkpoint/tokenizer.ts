@@ -7,6 +7,8 @@ export interface Tokenizer {
   encode(text: string): number[];
   /** Ids of a text alone. */
   encodeBare(text: string): number[];
+  /** Ids and token types, as the post-processor makes them: of a text, or of two that are looked at together. */
+  encodeTyped(text: string, pair?: string): { readonly ids: number[]; readonly typeIds: number[] };
 }
 
 /** Reads tokenizer.json and tokenizer_config.json. Throws CheckpointError naming `folder`. */
@@ -19,6 +21,10 @@ export function readTokenizer(tokenizerJson: string, tokenizerConfigJson: string
   }
   return {
     encode: (text) => tokenizer.encode(text).ids,
+    encodeTyped(text, pair) {
+      const encoded = tokenizer.encode(text, { text_pair: pair ?? null, return_token_type_ids: true });
+      return { ids: encoded.ids, typeIds: encoded.token_type_ids };
+    },
     encodeBare: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
   };
 }

@@ -31,6 +31,7 @@ export interface FleetEvents {
   onLost(jobs: readonly Job[], link: NodeLink): void;
   onChange(): void;
   onTokens(count: number, ms: number | undefined): void;
+  onEmbedded(tokens: number): void;
 }
 
 /** Ends of sessions that are no loss: planned ones. */
@@ -185,6 +186,10 @@ export class Fleet implements LinkOwner {
 
   onTokens(count: number, ms: number | undefined): void {
     this.events.onTokens(count, ms);
+  }
+
+  onEmbedded(tokens: number): void {
+    this.events.onEmbedded(tokens);
   }
 
   /** A page of another build finishes what it has and reloads: what is new would be lost with it. */

@@ -5,7 +5,7 @@ import type { NodeFacts } from './node-facts.ts';
 
 /** Output tokens of a job that a node's context and pool hold beside its prompt; negative where that doesn't fit. */
 export function roomAt(job: Job, facts: NodeFacts): number {
-  return Math.min(facts.contextLength, facts.poolTokens) - job.request.inputIds.length;
+  return Math.min(facts.contextLength, facts.poolTokens) - job.promptTokens;
 }
 
 /** Output tokens that a job may have at a node, those made elsewhere included. */

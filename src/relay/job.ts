@@ -103,11 +103,17 @@ export class Job {
     );
   }
 
-  /** What its prompt has in common with others, see blockHashes; embeddings have nothing. */
+  /** What its prompt has in common with others, see blockHashes; embeddings, given or asked for, have nothing. */
   get prefix(): readonly number[] {
-    const { inputEmbeds, inputIds } = this.request;
-    this.hashes ??= inputEmbeds ? [] : blockHashes(inputIds);
+    const { inputEmbeds, embedInputs, inputIds } = this.request;
+    this.hashes ??= inputEmbeds || embedInputs ? [] : blockHashes(inputIds);
     return this.hashes;
+  }
+
+  /** Tokens of one sequence's prompt; of several inputs that vectors are made of, of the longest. */
+  get promptTokens(): number {
+    const { embedInputs, inputIds } = this.request;
+    return embedInputs ? Math.max(...embedInputs.map(({ ids }) => ids.length)) : inputIds.length;
   }
 
   /** Samples that a node still has to work on. */

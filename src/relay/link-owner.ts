@@ -15,4 +15,6 @@ export interface LinkOwner {
   onJobMoved(link: NodeLink, job: Job): void;
   /** Tokens of one sample were taken in, `ms` milliseconds after it could make them; undefined for its first at a node. */
   onTokens(count: number, ms: number | undefined): void;
+  /** A vector of so many tokens was taken in. */
+  onEmbedded(tokens: number): void;
 }

@@ -1,4 +1,5 @@
 import type { Build } from '../contract/gen/node_relay_pb.ts';
+import type { VectorForm } from './check-embedded.ts';
 import type { SchedulePolicyName } from './options.ts';
 import type { PrefixIndex } from './prefix-index.ts';
 import type { RecentLosses } from './recent-losses.ts';
@@ -14,6 +15,8 @@ export interface LinkSettings {
   readonly drainMs: number;
   readonly vocabSize: number;
   readonly hiddenSize: number;
+  /** Of a model that makes vectors; undefined: it generates. */
+  readonly vectors?: VectorForm | undefined;
   readonly build: Build;
   readonly prefixes: PrefixIndex;
   readonly losses: RecentLosses;

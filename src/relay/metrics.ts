@@ -34,6 +34,8 @@ export class Metrics {
   private readonly promptTokens: Counter;
   private readonly cachedTokens: Counter;
   private readonly generationTokens: Counter;
+  private readonly vectors: Counter;
+  private readonly embeddedTokens: Counter;
   private readonly failovers: Counter;
   private readonly promptLengths: Histogram;
   private readonly outputLengths: Histogram;
@@ -55,6 +57,8 @@ export class Metrics {
     this.promptTokens = counter('sglang:prompt_tokens_total', 'Prompt tokens of requests taken.');
     this.cachedTokens = counter('sglang:cached_tokens_total', 'Prompt tokens found in prefix caches.');
     this.generationTokens = counter('sglang:generation_tokens_total', 'Output tokens that nodes made.');
+    this.vectors = counter('shoal:vectors_total', 'Embeddings, and results of classifiers, that nodes made.');
+    this.embeddedTokens = counter('shoal:embedded_tokens_total', 'Tokens of the texts that these were made of.');
     this.failovers = counter('shoal:failovers_total', 'Requests whose node was lost while they ran.');
     this.promptLengths = histogram('sglang:prompt_tokens_histogram', 'Tokens of a prompt.', LENGTHS);
     this.outputLengths = histogram('sglang:generation_tokens_histogram', 'Output tokens of a request.', LENGTHS);
@@ -96,6 +100,11 @@ export class Metrics {
     for (let at = 0; at < count; at++) this.tokenSeconds.observe(ms / count / 1000);
   }
 
+  embedded(tokens: number): void {
+    this.vectors.inc();
+    this.embeddedTokens.inc(tokens);
+  }
+
   firstToken(job: Job): void {
     this.firstTokenSeconds.observe((performance.now() - job.arrivedAt) / 1000);
   }
@@ -109,7 +118,7 @@ export class Metrics {
     if (job.request.constraint !== undefined) this.constrained.inc();
     this.promptTokens.inc(job.request.inputIds.length);
     this.promptLengths.observe(job.request.inputIds.length);
-    this.outputLengths.observe(job.samples.reduce((sum, { ids }) => sum + ids.length, 0));
+    if (!job.request.embedInputs) this.outputLengths.observe(job.samples.reduce((sum, { ids }) => sum + ids.length, 0));
     if (job.givenAt !== undefined) this.queueSeconds.observe((job.givenAt - job.arrivedAt) / 1000);
     this.cachedTokens.inc(job.cachedTokens ?? 0);
     this.requestSeconds.observe((performance.now() - job.arrivedAt) / 1000);

@@ -6,6 +6,7 @@ import { checkLoad } from './check-load.ts';
 import type { CheckedProfile } from './check-profile.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
+import { embedCommand } from './embed-command.ts';
 import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost } from './job.ts';
 import { JobMoves } from './job-moves.ts';
@@ -87,6 +88,10 @@ export class NodeLink implements JobHost, StreamSource {
         if (ms !== undefined) this.speed.add(count, ms);
         owner.onTokens(count, ms);
       },
+      onEmbedded: (tokens) => {
+        this.moves.tokensCame();
+        owner.onEmbedded(tokens);
+      },
       onFinished: () => owner.onLinkChange(this),
       onFailed: (job, code, message) => this.moves.giveBack(job, code, message),
     });
@@ -143,7 +148,9 @@ export class NodeLink implements JobHost, StreamSource {
     const maxNewTokens = newTokensAt(job, this.facts);
     job.giveTo(this);
     this.givenSamples += job.unfinished.length;
-    const seq = this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
+    const seq = job.request.embedInputs
+      ? this.send({ case: 'embed', value: embedCommand(job) })
+      : this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
     this.jobs.add(new RunningJob(job, maxNewTokens, seq));
   }
 

@@ -82,6 +82,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
       layers: model.layers,
       vocabSize: model.vocabSize,
       hiddenSize: model.hiddenSize,
+      vectors: model.vectors,
       build: create(BuildSchema, options.build),
       leaseMs: settings.leaseMs,
       heartbeatMs: settings.heartbeatMs,
@@ -107,6 +108,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
         metrics.tokens(count, ms);
         history.tokens(count, ms);
       },
+      onEmbedded: (tokens) => metrics.embedded(tokens),
     },
     log,
   );

@@ -141,8 +141,11 @@ export class Router {
       setTimeout(() => {
         if (job.firstTokenAt === undefined) job.fail(late('The first token took too long.'));
       }, firstTokenMs),
-      // An error would make the gateway generate it all again.
-      setTimeout(() => job.abort(), requestMs),
+      // An error would make the gateway generate it all again; of a vector there is no part.
+      setTimeout(
+        () => (job.request.embedInputs ? job.fail(late('The request took too long.')) : job.abort()),
+        requestMs,
+      ),
     ];
     const before = job.onEnd;
     job.onEnd = (ended) => {
@@ -185,7 +188,7 @@ function late(what: string): ContractError {
 
 /** A prompt that none of the nodes can hold; names what it doesn't fit. */
 function tooLong(job: Job, links: readonly NodeLink[]): ContractError {
-  const tokens = job.request.inputIds.length;
+  const tokens = job.promptTokens;
   const pool = Math.max(...links.map((link) => link.facts.poolTokens));
   if (tokens > pool) return overPool(tokens, pool);
   const roomy = links.filter((link) => link.facts.poolTokens >= tokens);

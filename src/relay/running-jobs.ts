@@ -36,6 +36,13 @@ export class RunningJob {
     return before === undefined ? undefined : now - before;
   }
 
+  /** A vector came: those that wait for theirs are under way. */
+  madeVector(): void {
+    this.told = true;
+    const now = performance.now();
+    for (const sample of this.job.unfinished) this.progress.set(sample, now);
+  }
+
   /** A sample that was parked goes on: its clock starts anew. */
   gaveCredit(sample: Sample): void {
     if (this.progress.has(sample)) this.progress.set(sample, performance.now());

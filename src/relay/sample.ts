@@ -42,6 +42,8 @@ export interface Sample {
   cachedTokens: number | undefined;
   /** Of the last prompt position, where it was asked for and no token was made. */
   promptState: Float32Array | undefined;
+  /** Of an input that a vector is asked of: what it gave. */
+  vector: Float32Array | undefined;
   finish: Finish | undefined;
 }
 
@@ -56,6 +58,7 @@ export function newSample(index: number, ids: readonly number[], ahead: number):
     credit: ids.length + ahead,
     cachedTokens: undefined,
     promptState: undefined,
+    vector: undefined,
     finish: undefined,
   };
 }

@@ -4,15 +4,18 @@ import type { Logger } from 'pino';
 import { ContractError } from '../contract/contract-error.ts';
 import {
   AbortResponseSchema,
+  type EmbedRequest,
+  type EmbedResponse,
   type GenerateRequest,
   type GenerateResponse,
   HealthCheckResponseSchema,
   type SglangScheduler,
 } from '../contract/gen/sglang_scheduler_pb.ts';
 import { normaliseRequest } from '../contract/normalise-request.ts';
-import type { ModelLimits } from '../contract/normalised-request.ts';
+import type { ModelLimits, NormalisedRequest } from '../contract/normalised-request.ts';
 import type { Audits } from './audit/audits.ts';
 import { principalOf } from './auth/principal.ts';
+import { answerEmbed, normaliseEmbed } from './embed-call.ts';
 import type { Fleet } from './fleet.ts';
 import { flushCache } from './flush-cache.ts';
 import { frameSinkKey } from './frame-sink.ts';
@@ -22,12 +25,13 @@ import type { JobTable } from './job-table.ts';
 import { KvEvents } from './kv-events.ts';
 import { loadsOf } from './loads.ts';
 import type { Metrics } from './metrics.ts';
+import { TextEncoder } from './model/text-encoder.ts';
 import type { FleetHistory } from './monitor/fleet-history.ts';
 import type { RecentRequests } from './monitor/recent-requests.ts';
 import type { SchedulePolicyName } from './options.ts';
 import { Profiles } from './profile.ts';
 import { pushJob } from './push-job.ts';
-import { logEnd, requestIds } from './request-log.ts';
+import { logEnd, type RequestIds, requestIds } from './request-log.ts';
 import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
 import { modelInfoOf, serverInfoOf } from './server-info.ts';
@@ -55,6 +59,7 @@ export interface SchedulerParts {
 export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
   const { model, fleet, table, router, audits, metrics, history, recent, log } = parts;
   const profiles = new Profiles(fleet, log);
+  const texts = new TextEncoder(model);
   const kvEvents = new KvEvents(fleet.prefixes);
   const startedAtMs = Date.now();
   const started = performance.now();
@@ -62,13 +67,11 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   /** Whose session began a job. */
   const owners = new WeakMap<Job, string>();
 
-  /** Checks a request and gives it to the router. Throws ContractError. */
-  function admit(request: GenerateRequest, owner: string, traceparent: string | undefined): Job {
-    const job = table.add(normaliseRequest(request, limitsOf(parts)));
+  /** Gives a checked request to the router. Throws ContractError. */
+  function admit(request: NormalisedRequest, owner: string, traceparent: string | undefined): Job {
+    const job = table.add(request);
     job.traceparent = traceparent;
     owners.set(job, owner);
-    const { timestamp } = request;
-    if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
     job.onEnd = () => {
       metrics.jobEnded(job);
       history.jobEnded(job);
@@ -97,12 +100,12 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     const ids = requestIds(request.requestId, trace);
     let job: Job;
     try {
-      job = admit(request, principalOf(context.values).key, trace?.traceparent);
+      if (model.task !== 'generate') throw unserves('Generate', model);
+      job = admit(normaliseRequest(request, limitsOf(parts)), principalOf(context.values).key, trace?.traceparent);
+      const { timestamp } = request;
+      if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
     } catch (error) {
-      const refusal = toConnectError(error);
-      metrics.refused(refusal.code);
-      log.info({ ...ids, outcome: Code[refusal.code] }, 'request refused');
-      throw refusal;
+      throw refused(error, ids);
     }
     // The stream may be stuck in a write when its client goes: the signal is told whatever it waits for.
     const leave = () => {
@@ -139,8 +142,51 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     }
   }
 
+  async function embed(request: EmbedRequest, context: HandlerContext): Promise<EmbedResponse> {
+    lastRequestAtMs = Date.now();
+    if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
+    const trace = readTrace(context.requestHeader);
+    const ids = requestIds(request.requestId, trace);
+    const { vectors } = model;
+    let job: Job;
+    try {
+      if (!vectors) throw unserves('Embed', model);
+      const limits = { ...limitsOf(parts), ...vectors, classifies: vectors.classes !== undefined };
+      const normalised = await normaliseEmbed(request, limits, () => texts.encoder());
+      job = admit(normalised, principalOf(context.values).key, trace?.traceparent);
+    } catch (error) {
+      throw refused(error, ids);
+    }
+    const leave = () => {
+      job.leave();
+      table.remove(job);
+    };
+    if (context.signal.aborted) leave();
+    context.signal.addEventListener('abort', leave, { once: true });
+    try {
+      return await answerEmbed(job, vectors, context);
+    } catch (error) {
+      throw toConnectError(error);
+    } finally {
+      context.signal.removeEventListener('abort', leave);
+      const ranks = job.stays.map(({ rank }) => rank);
+      if (ranks.length > 0) context.responseTrailer.set('x-shoal-ranks', ranks.join(','));
+      logEnd(log, ids, job);
+      leave();
+    }
+  }
+
+  /** Counts and logs a request that wasn't taken. */
+  function refused(error: unknown, ids: RequestIds): ConnectError {
+    const refusal = toConnectError(error);
+    metrics.refused(refusal.code);
+    log.info({ ...ids, outcome: Code[refusal.code] }, 'request refused');
+    return refusal;
+  }
+
   return {
     generate,
+    embed,
 
     abort({ requestId }, context) {
       const { role, key } = principalOf(context.values);
@@ -206,7 +252,6 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
 
     getTokenizer: () => model.tokenizer.chunks(),
 
-    embed: refuse('Embed', `the model ${model.name} makes no embeddings`),
     startProfile(request) {
       try {
         return profiles.start(request);
@@ -238,6 +283,12 @@ function limitsOf({ model, fleet, ranks, schedulePolicy }: SchedulerParts): Mode
 
 function unimplemented(rpc: string, why = 'this version of shoal does not serve it'): ConnectError {
   return new ConnectError(`${rpc} is not served: ${why}.`, Code.Unimplemented);
+}
+
+const TASKS = { generate: 'generates text', embed: 'makes embeddings', classify: 'classifies texts' } as const;
+
+function unserves(rpc: string, { name, task }: ServedModel): ConnectError {
+  return unimplemented(rpc, `the model ${name} ${TASKS[task]}`);
 }
 
 function refuse(rpc: string, why?: string): () => never {

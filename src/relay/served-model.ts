@@ -9,9 +9,17 @@ import {
   PIECE_BYTES,
 } from '../checkpoint/manifest.ts';
 import type { ModelAbout } from '../checkpoint/model-about.ts';
-import { type GenerationConfig, parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
+import {
+  type GenerationConfig,
+  type ModelConfig,
+  parseGenerationConfig,
+  parseModelConfig,
+} from '../checkpoint/model-config.ts';
+import { type ModelTask, modelTask } from '../checkpoint/model-task.ts';
+import { readPooling } from '../checkpoint/sentence-transformers.ts';
 import { countTensors } from './model/count-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
+import { type ServedVectors, servedVectors } from './model/served-vectors.ts';
 import { TokenizerBundle } from './tokenizer-bundle.ts';
 
 /** The one model that a relay serves, and what its files say of it. */
@@ -33,6 +41,9 @@ export interface ServedModel {
   readonly about: Omit<ModelAbout, 'bases'>;
   /** Where the hub has the files of this commit, ending with a slash; undefined where the model isn't the hub's. */
   readonly hubUrl: string | undefined;
+  readonly task: ModelTask;
+  /** Of a model that embeds or classifies. */
+  readonly vectors: ServedVectors | undefined;
   readonly architectures: readonly string[];
   readonly modelType: string;
   readonly vocabSize: number;
@@ -70,6 +81,8 @@ export async function describeModel(
   const manifest: Manifest = { name, files, pieceBytes: PIECE_BYTES, quantisation };
   const config = parseModelConfig(await readFile(join(folder, 'config.json'), 'utf8'), 'config.json');
   const generation = await generationConfig(folder);
+  const task = modelTask(Object.keys(paths), config.architectures);
+  const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, paths);
   return {
     name,
     folder,
@@ -80,16 +93,24 @@ export async function describeModel(
     digest: await digestManifest(manifest),
     about: { config: config.raw, tensors: await countTensors(paths, config.raw) },
     hubUrl,
+    task,
+    vectors,
     architectures: config.architectures,
     modelType: config.modelType,
     vocabSize: config.vocabSize,
     hiddenSize: config.hiddenSize,
     layers: Number.isSafeInteger(config.raw.num_hidden_layers) ? (config.raw.num_hidden_layers as number) : undefined,
-    contextLength: config.contextLength,
+    contextLength: vectors?.contextLength ?? config.contextLength,
     eosTokenIds: generation?.eosTokenIds ?? config.eosTokenIds,
     bosTokenId: generation?.bosTokenId ?? config.bosTokenId,
     padTokenId: generation?.padTokenId ?? config.padTokenId,
   };
+}
+
+async function vectorsOf(config: ModelConfig, task: ModelTask, paths: ServedFiles['paths']): Promise<ServedVectors> {
+  const text = async (name: string) => (paths[name] === undefined ? undefined : readFile(paths[name], 'utf8'));
+  const pooling = task === 'embed' ? await readPooling(text, config.hiddenSize) : undefined;
+  return servedVectors(config, task === 'classify', pooling);
 }
 
 async function generationConfig(folder: string): Promise<GenerationConfig | undefined> {

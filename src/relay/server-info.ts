@@ -22,7 +22,7 @@ export function modelInfoOf(model: ServedModel): GetModelInfoResponse {
     modelPath: model.folder,
     tokenizerPath: model.folder,
     servedModelName: model.name,
-    isGeneration: true,
+    isGeneration: model.task === 'generate',
     weightVersion: weightVersion(model),
     maxContextLength: model.contextLength,
     // A prompt of the whole context is taken: it leaves room for no output.
@@ -30,10 +30,17 @@ export function modelInfoOf(model: ServedModel): GetModelInfoResponse {
     vocabSize: model.vocabSize,
     modelType: model.modelType,
     architectures: [...model.architectures],
+    ...classesOf(model),
     eosTokenIds: [...model.eosTokenIds],
     padTokenId: model.padTokenId ?? 0,
     bosTokenId: model.bosTokenId ?? 0,
   });
+}
+
+/** As config.json of the hub's writes them. */
+function classesOf({ vectors }: ServedModel): { id2labelJson?: string; numLabels?: number } {
+  const labels = vectors?.classes?.labels;
+  return labels ? { id2labelJson: JSON.stringify({ ...labels }), numLabels: labels.length } : {};
 }
 
 export interface ServerState {
@@ -71,7 +78,7 @@ export function serverInfoOf(
       schedule_policy: state.schedulePolicy,
       load_balance_method: 'shortest_queue',
       disaggregation_mode: 'null',
-      is_embedding: false,
+      is_embedding: model.task !== 'generate',
       ...(links.length > 0 ? { max_total_tokens: poolTokens, max_running_requests: maxRunning } : {}),
     },
     schedulerInfo: { status: links.length > 0 ? 'ready' : 'no node', nodes: links.length },

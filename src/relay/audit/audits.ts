@@ -72,6 +72,8 @@ export class Audits {
     if (
       this.closed ||
       this.parts.share === 0 ||
+      // A vector is no draw.
+      job.request.embedInputs !== undefined ||
       job.outcome !== 'complete' ||
       nodeId === undefined ||
       others.length > 0

@@ -25,10 +25,10 @@ const RPCS: ReadonlyMap<DescService, Readonly<Record<string, Access>>> = new Map
     SglangScheduler,
     {
       Generate: CLIENTS,
+      Embed: CLIENTS,
       // Of a client only what its own session began.
       Abort: CLIENTS,
       GetLoads: CLIENTS,
-      Embed: OPERATORS,
       HealthCheck: OPERATORS,
       GetModelInfo: OPERATORS,
       GetServerInfo: OPERATORS,

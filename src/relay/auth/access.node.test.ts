@@ -24,7 +24,7 @@ const MAY: Readonly<Record<string, readonly Role[] | 'everybody'>> = {
   '/sglang.grpc.scheduler.SglangScheduler/Generate': ['client', 'operator'],
   '/sglang.grpc.scheduler.SglangScheduler/Abort': ['client', 'operator'],
   '/sglang.grpc.scheduler.SglangScheduler/GetLoads': ['client', 'operator'],
-  '/sglang.grpc.scheduler.SglangScheduler/Embed': ['operator'],
+  '/sglang.grpc.scheduler.SglangScheduler/Embed': ['client', 'operator'],
   '/sglang.grpc.scheduler.SglangScheduler/HealthCheck': ['operator'],
   '/sglang.grpc.scheduler.SglangScheduler/GetModelInfo': ['operator'],
   '/sglang.grpc.scheduler.SglangScheduler/GetServerInfo': ['operator'],

@@ -36,8 +36,17 @@ export async function fetchHubModel(
     const folder = join(home, commit);
     const at = inside && `${inside.split('/').map(encodeURIComponent).join('/')}/`;
     const url = hub.url(`/${repository}/resolve/${commit}/${at}`).href;
+    /** Those of a folder in it are listed once something of them is wanted. */
+    const all = new Map(files);
+    const listFolders = async (names: readonly string[]) => {
+      const folders = names.filter((name) => !all.has(name) && name.includes('/')).map((name) => posix.dirname(name));
+      for (const below of new Set(folders)) {
+        const listed = await listFiles(hub, repository, commit, posix.join(inside, below), home, signal);
+        for (const [name, file] of listed) all.set(`${below}/${name}`, file);
+      }
+    };
     const fetch = async (names: readonly string[]) => {
-      const missing = await missingFiles(names, files, folder, inside);
+      const missing = await missingFiles(names, all, folder, inside);
       const bytes = missing.reduce((sum, { file }) => sum + file.size, 0);
       const there = missing.reduce((sum, { begun }) => sum + begun, 0);
       if (missing.length === 0) return;
@@ -64,8 +73,10 @@ export async function fetchHubModel(
       return { kind: 'gguf', path: join(folder, inside, gguf), url };
     }
     const wanted = await modelFileNames(names, where, async (name) => {
+      await listFolders([name]);
+      if (!all.has(name)) return undefined;
       await fetch([name]);
-      return readFile(join(folder, name), 'utf8');
+      return readFile(join(folder, inside, name), 'utf8');
     });
     await fetch(wanted);
     return { kind: 'folder', path: folder, url };

@@ -1,3 +1,6 @@
+import { parseModelConfig } from '../../checkpoint/model-config.ts';
+import { MODULES_FILE } from '../../checkpoint/model-task.ts';
+import { type ReadText, readPooling } from '../../checkpoint/sentence-transformers.ts';
 import { SAFETENSORS_INDEX, shardNames } from '../../checkpoint/sharded-safetensors.ts';
 import { ModelError } from './model-error.ts';
 
@@ -12,32 +15,44 @@ const OPTIONAL = [
   'chat_template.jinja',
 ];
 
+/** A file, or one in a folder: none that begins with a dot. */
+const SAFE_PATH = /^[\w-][\w.-]*(\/[\w-][\w.-]*)?$/;
+
 /**
  * The files of a folder that are a model, by name; anything else beside them is no part of it. `where` is what errors
- * call the folder, `readText` reads a file of it. Throws ModelError where one is missing, CheckpointError where an
+ * call the folder, `readText` reads a file of it, or of a folder in it; undefined where there is none. Throws ModelError where one is missing, CheckpointError where an
  * index is no index.
  */
-export async function modelFileNames(
-  names: readonly string[],
-  where: string,
-  readText: (name: string) => Promise<string>,
-): Promise<string[]> {
+export async function modelFileNames(names: readonly string[], where: string, readText: ReadText): Promise<string[]> {
   for (const required of REQUIRED) {
     if (!names.includes(required)) throw new ModelError(`there is no model in ${where}: ${required} is missing`);
   }
   const weights = await weightNames(names, where, readText);
-  return [...REQUIRED, ...OPTIONAL.filter((name) => names.includes(name)), ...weights].sort();
+  const pooling = names.includes(MODULES_FILE) ? await poolingNames(readText) : [];
+  const there = OPTIONAL.filter((name) => names.includes(name));
+  return [...new Set([...REQUIRED, ...there, ...pooling, ...weights])].sort();
+}
+
+/** What says how hidden states become a vector, some of it in folders of its own: the files that reading it reads. */
+async function poolingNames(readText: ReadText): Promise<readonly string[]> {
+  const { hiddenSize } = parseModelConfig((await readText('config.json')) ?? '', 'config.json');
+  const read: string[] = [];
+  await readPooling(async (name) => {
+    // modules.json names folders, and could name another's.
+    if (!SAFE_PATH.test(name))
+      throw new ModelError(`${MODULES_FILE} names ${JSON.stringify(name)}, which is no file of the model`);
+    const text = await readText(name);
+    if (text !== undefined) read.push(name);
+    return text;
+  }, hiddenSize);
+  return read;
 }
 
 /** As transformers looks for them: one file, else several by their index. */
-async function weightNames(
-  names: readonly string[],
-  where: string,
-  readText: (name: string) => Promise<string>,
-): Promise<readonly string[]> {
+async function weightNames(names: readonly string[], where: string, readText: ReadText): Promise<readonly string[]> {
   if (names.includes('model.safetensors')) return ['model.safetensors'];
   if (names.includes(SAFETENSORS_INDEX)) {
-    const shards = shardNames(await readText(SAFETENSORS_INDEX), SAFETENSORS_INDEX);
+    const shards = shardNames((await readText(SAFETENSORS_INDEX)) ?? '', SAFETENSORS_INDEX);
     for (const shard of shards) {
       if (!names.includes(shard)) {
         throw new ModelError(

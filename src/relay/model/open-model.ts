@@ -45,9 +45,16 @@ async function openFolder(folder: string, name: string, opening: Opening, hubUrl
   const names = await readdir(folder);
   const gguf = onlyGguf(names, folder);
   if (gguf !== undefined) return openGgufFile(join(folder, gguf), basename(gguf, '.gguf'), opening, hubUrl);
-  const files = await modelFileNames(names, folder, (file) => readFile(join(folder, file), 'utf8'));
+  const files = await modelFileNames(names, folder, (file) => textOf(join(folder, file)));
   const paths = Object.fromEntries(files.map((file) => [file, join(folder, file)]));
   return describeModel({ name, folder, paths, quantisation: opening.quantisation ?? 'none', hubUrl }, hasher(opening));
+}
+
+function textOf(path: string): Promise<string | undefined> {
+  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+    throw error;
+  });
 }
 
 /** Nodes take all from the .gguf itself; the files made of it are the gateway's. */

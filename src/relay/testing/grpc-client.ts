@@ -59,9 +59,10 @@ export class GrpcClient {
   unary<I extends DescMessage, O extends DescMessage>(
     method: DescMethod & { input: I; output: O },
     request: MessageShape<I>,
+    signal?: AbortSignal,
   ): Promise<MessageShape<O>> {
     return new Promise((resolve, reject) => {
-      this.channel.makeUnaryRequest(
+      const call = this.channel.makeUnaryRequest(
         pathOf(method),
         (message: MessageShape<I>) => Buffer.from(toBinary(method.input, message)),
         (bytes) => fromBinary(method.output, bytes),
@@ -71,6 +72,7 @@ export class GrpcClient {
           else resolve(value as MessageShape<O>);
         },
       );
+      signal?.addEventListener('abort', () => call.cancel(), { once: true });
     });
   }
 

@@ -2,6 +2,7 @@ import { create, type MessageInitShape } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError } from '@connectrpc/connect';
 import {
   type AttachRequest,
+  type Embed,
   type Generate,
   KvType,
   type NodeCommand,
@@ -15,6 +16,7 @@ import {
 } from '../../contract/gen/node_relay_pb.ts';
 import { type NodeDoor, nodeClient } from './node-client.ts';
 import { type EngineScript, ScriptedEngine } from './scripted-engine.ts';
+import { ScriptedVectors } from './scripted-vectors.ts';
 
 export interface Script extends EngineScript, NodeDoor {
   readonly modelDigest: string;
@@ -22,10 +24,13 @@ export interface Script extends EngineScript, NodeDoor {
   readonly contextLength?: number;
   readonly poolTokens?: number;
   readonly maxRunning?: number;
+  readonly layers?: number;
   /** Between two steps; 0 goes as fast as the credits. */
   readonly stepMs?: number;
   /** What becomes of a report on its way: each name is a way a network fails. */
   readonly fate?: () => 'arrives' | 'request lost' | 'response lost' | 'comes twice';
+  /** Numbers of a vector, of a model that makes some; 48 where unset. */
+  readonly vectorSize?: number;
   /** Generates nothing by itself. */
   readonly manual?: boolean;
   /** What a flush of its prefix cache gives back; it answers none without. */
@@ -48,6 +53,7 @@ export class ScriptedNode {
   private readonly script: Script;
   readonly client: Client<typeof NodeRelay>;
   private readonly engine: ScriptedEngine;
+  private readonly vectors: ScriptedVectors;
   private readonly events: NodeEvent[] = [];
   private stream = new AbortController();
   private lastCommandSeq = 0n;
@@ -61,6 +67,7 @@ export class ScriptedNode {
   private constructor(script: Script) {
     this.script = script;
     this.engine = new ScriptedEngine(script);
+    this.vectors = new ScriptedVectors(script.vectorSize ?? 48);
     this.client = nodeClient(script);
   }
 
@@ -123,6 +130,12 @@ export class ScriptedNode {
     return [...jobs.values()];
   }
 
+  /** The same of vectors. */
+  get embeds(): Embed[] {
+    const jobs = new Map(this.commandsOf('embed').map((job) => [job.jobId, job]));
+    return [...jobs.values()];
+  }
+
   outputLength(jobId: bigint, index = 0): number {
     return this.engine.outputLength(jobId, index);
   }
@@ -153,7 +166,7 @@ export class ScriptedNode {
         modelDigest: script.modelDigest,
         precision: Precision.EXACT,
         kvType: KvType.F32,
-        layers: { from: 0, to: 5 },
+        layers: { from: 0, to: script.layers ?? 5 },
         contextLength: script.contextLength ?? 512,
         poolTokens: script.poolTokens ?? 4096,
         maxRunning: script.maxRunning ?? 64,
@@ -206,11 +219,15 @@ export class ScriptedNode {
       case 'generate':
         this.engine.submit(command.command.value);
         break;
+      case 'embed':
+        this.vectors.submit(command.command.value);
+        break;
       case 'grant':
         this.engine.grant(command.command.value);
         break;
       case 'abort':
         this.engine.abort(command.command.value.jobId);
+        this.vectors.abort(command.command.value.jobId);
         break;
       case 'flushCache': {
         const { flushId } = command.command.value;
@@ -235,7 +252,7 @@ export class ScriptedNode {
     if (this.stepTimer || this.dead || this.script.manual) return;
     this.stepTimer = setTimeout(() => {
       this.stepTimer = undefined;
-      const made = this.engine.step();
+      const made = [...this.engine.step(), ...this.vectors.step()];
       this.events.push(...made);
       if (made.length > 0) void this.report().then(() => this.schedule());
     }, this.script.stepMs ?? 0);
