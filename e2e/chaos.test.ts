@@ -108,7 +108,7 @@ test('whatever happens to nodes and relay, each stream is whole, and as it is in
   for (const { engine } of nodes) {
     checkBlocks(engine.scheduler);
     engine.flushCache();
-    expect(engine.scheduler.kv.free).toBe(engine.scheduler.kv.blocks);
+    expect(engine.scheduler.kv.free()).toBe(engine.scheduler.kv.groups[0]!.blocks);
   }
   expect(count.served).toBeGreaterThanOrEqual(TIER.leastServed);
   expect(count.cutByRelay).toBeGreaterThan(0);

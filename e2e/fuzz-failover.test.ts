@@ -93,10 +93,10 @@ async function disturb(stopped: () => boolean): Promise<number> {
 /** Every prefix of whole blocks that an engine caches, each a line of ids. */
 function cachedBy({ engine }: CpuNode): string[] {
   const paths = new Map<number, string>();
-  for (const { tokens, block, parent } of engine.scheduler.kv.prefixes.nodes()) {
+  for (const { tokens, id, parent } of engine.scheduler.kv.prefixes.nodes()) {
     if (tokens.length < 16) continue;
-    const above = parent && parent.block >= 0 ? `${paths.get(parent.block)},` : '';
-    paths.set(block, `${above}${tokens}`);
+    const above = parent && parent.id >= 0 ? `${paths.get(parent.id)},` : '';
+    paths.set(id, `${above}${tokens}`);
   }
   return [...paths.values()];
 }
@@ -146,7 +146,7 @@ test(`${COUNT} requests, with nodes that come and go: each stream is whole, and 
   for (const { engine } of [...nodes, ...gone]) {
     checkBlocks(engine.scheduler);
     engine.flushCache();
-    expect(engine.scheduler.kv.free).toBe(engine.scheduler.kv.blocks);
+    expect(engine.scheduler.kv.free()).toBe(engine.scheduler.kv.groups[0]!.blocks);
   }
   await until('all grammars are closed', 10_000, async () =>
     grammars.every(({ opening, opened, closed }) => opening === 0 && opened === closed),

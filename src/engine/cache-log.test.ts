@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { CacheNews } from './cache-log.ts';
-import { KvCache, SequenceKv } from './kv-cache.ts';
+import { KvCache } from './kv-cache.ts';
+import { SequenceKv } from './sequence-kv.ts';
 
 const KEY = { root: '0', private: false };
 
@@ -43,9 +44,9 @@ class Listener {
 
 function cached(kv: KvCache): Map<number, string> {
   const paths = new Map<number, string>();
-  for (const { tokens, block, parent } of kv.prefixes.nodes()) {
-    const above = parent!.block < 0 ? '' : paths.get(parent!.block)!;
-    if (tokens.length === BLOCK_TOKENS) paths.set(block, `${above}/${tokens}`);
+  for (const { tokens, id, parent } of kv.prefixes.nodes()) {
+    const above = parent!.id < 0 ? '' : paths.get(parent!.id)!;
+    if (tokens.length === BLOCK_TOKENS) paths.set(id, `${above}/${tokens}`);
   }
   return paths;
 }
@@ -62,13 +63,13 @@ const act = fc.oneof(
 it('tells every whole block that is cached and none that is not, however little is asked for at a time', () => {
   fc.assert(
     fc.property(fc.array(act, { minLength: 1, maxLength: 25 }), (acts) => {
-      const kv = new KvCache(9, { prefixCache: true });
+      const kv = new KvCache([{ blocks: 9 }], { prefixCache: true });
       const { prefixes } = kv;
       runThrough(
         kv,
         Array.from({ length: 40 }, (_, at) => at),
       );
-      expect(prefixes.log.take(99, prefixes.blocks)).toEqual([]);
+      expect(prefixes.log.take(99, prefixes.size)).toEqual([]);
       prefixes.beginLog();
       let listener = new Listener();
       for (const one of acts) {
@@ -77,7 +78,7 @@ it('tells every whole block that is cached and none that is not, however little 
           prefixes.beginLog();
           listener = new Listener();
         } else if (typeof one === 'number') {
-          expect(listener.hear(prefixes.log.take(one, prefixes.blocks))).toBeLessThanOrEqual(one);
+          expect(listener.hear(prefixes.log.take(one, prefixes.size))).toBeLessThanOrEqual(one);
         } else
           runThrough(
             kv,
@@ -86,7 +87,7 @@ it('tells every whole block that is cached and none that is not, however little 
       }
       for (let left = 40; !prefixes.log.empty; left--) {
         if (left === 0) throw new Error('no end of news');
-        listener.hear(prefixes.log.take(2, prefixes.blocks));
+        listener.hear(prefixes.log.take(2, prefixes.size));
       }
       expect(listener.held).toEqual(cached(kv));
     }),

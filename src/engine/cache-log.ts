@@ -1,7 +1,7 @@
 import { BLOCK_TOKENS } from '../model/runner.ts';
-import type { CacheNode } from './prefix-cache.ts';
+import type { CacheNode } from './cache-node.ts';
 
-/** What changed in a prefix cache, by the numbers of KV blocks. */
+/** What changed in a prefix cache, by the numbers of its blocks of tokens. */
 export type CacheNews =
   /** Whole blocks, the first below `parent`, each other below the one before it. */
   | {
@@ -38,13 +38,15 @@ export class CacheLog {
   }
 
   stored(node: CacheNode): void {
-    if (this.#on && node.tokens.length === BLOCK_TOKENS) this.#stored.set(node.block, node);
+    if (this.#tells(node)) this.#stored.set(node.id, node);
   }
 
   removed(node: CacheNode): void {
-    if (this.#on && node.tokens.length === BLOCK_TOKENS && !this.#stored.delete(node.block)) {
-      this.#removed.add(node.block);
-    }
+    if (this.#tells(node) && !this.#stored.delete(node.id)) this.#removed.add(node.id);
+  }
+
+  #tells({ told, tokens }: CacheNode): boolean {
+    return this.#on && told && tokens.length === BLOCK_TOKENS;
   }
 
   /** News of at most `most` blocks, the oldest first; none where there are none. `blocks` are those cached now. */
@@ -65,7 +67,7 @@ export class CacheLog {
   #takeStored(news: CacheNews[], most: number): void {
     let run: { parent: number | undefined; blocks: number[]; ids: number[] } | undefined;
     for (const [block, node] of first(this.#stored, most)) {
-      const above = node.parent!.block;
+      const above = node.parent!.id;
       if (!run || run.blocks.at(-1) !== above) {
         run = { parent: above < 0 ? undefined : above, blocks: [], ids: [] };
         news.push({ type: 'stored', ...run });

@@ -5,6 +5,7 @@ import type { CacheNews } from './cache-log.ts';
 import { Constraints } from './constraints.ts';
 import type { EngineLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
+import { kvRootOf, LoraAdapters } from './lora-adapters.ts';
 import { Pace } from './pace.ts';
 import type { Profile, ProfileRequest } from './profile.ts';
 import { Profiling } from './profiling.ts';
@@ -20,11 +21,11 @@ import { Throughput } from './throughput.ts';
 import { UncachedTokens } from './uncached-tokens.ts';
 
 const THROUGHPUT_WINDOW_MS = 5_000;
-/** Whose prefixes may be shared: (weights version, adapter); there is one of each. */
-const KV_ROOT = '0';
 
 /** Serves requests: plans steps, keeps the GPU busy with them, and tells what they bring. */
 export class Engine {
+  /** LoRA adapters that requests may name. */
+  readonly lora: LoraAdapters;
   readonly #options: EngineOptions;
   readonly #runner: Runner;
   readonly #scheduler: Scheduler;
@@ -48,6 +49,7 @@ export class Engine {
     this.#runner = runner;
     this.#pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
     this.#scheduler = new Scheduler(runner.limits, limits, this.#pace, now);
+    this.lora = new LoraAdapters(runner, (root) => this.#scheduler.kv.forget({ root, private: false }));
     this.#profiling = new Profiling(runner);
     this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, now);
     this.#uncached = new UncachedTokens(this.#scheduler, now);
@@ -85,7 +87,7 @@ export class Engine {
       waiting: waiting.size,
       retracted: queued.filter((sequence) => sequence.residency > 0).length,
       usedTokens,
-      maxTokens: kv.blocks * BLOCK_TOKENS,
+      maxTokens: this.#scheduler.maxTokens,
       cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
       cacheHitRate: this.#scheduler.hits.rate,
       waitingUncachedTokens: this.#uncached.count,
@@ -96,6 +98,7 @@ export class Engine {
       gpuBytes: this.#runner.allocatedBytes,
       requestsTaken: this.#requestsTaken,
       tokensMade: this.#tokensMade,
+      lora: this.lora.counts,
     };
   }
 
@@ -110,10 +113,12 @@ export class Engine {
     this.#requestsTaken++;
     const arrivedAt = this.#options.now();
     const stops = new Stops(request.stopTokenIds, request.stopStrings);
+    const holds = this.lora.hold(request);
+    const root = kvRootOf(holds[0]?.version);
     // Ids say nothing of embeddings.
-    const kvRoot = request.inputEmbeds ? `${KV_ROOT}, request ${this.#arrivals}` : KV_ROOT;
-    for (const sample of request.samples) {
-      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot };
+    const kvRoot = request.inputEmbeds ? `${root}, request ${this.#arrivals}` : root;
+    for (const [i, sample] of request.samples.entries()) {
+      const order = { arrival: this.#arrivals++, arrivedAt, kvRoot, adapter: holds[i] };
       const sequence = new Sequence(request, sample, this.#options.tokens, order, stops);
       if (sequence.ending && !sequence.mayEndAsMet) {
         this.#end([sequence], sequence.ending);
@@ -171,7 +176,7 @@ export class Engine {
   /** What changed in the prefix cache since the last call, of at most `most` blocks. */
   takeCacheNews(most: number): readonly CacheNews[] {
     const { prefixes } = this.#scheduler.kv;
-    return prefixes.log.take(most, prefixes.blocks);
+    return prefixes.log.take(most, prefixes.size);
   }
 
   get hasCacheNews(): boolean {
@@ -196,7 +201,9 @@ export class Engine {
       return { code: 'unimplemented', message: `${request.constraint.kind} is not served here` };
     }
     const waiting = this.#scheduler.waiting.size;
-    return refusalOf(request, this.#runner.limits, this.#scheduler.limits.maxWaiting - waiting);
+    return (
+      this.lora.refusal(request) ?? refusalOf(request, this.#runner.limits, this.#scheduler.limits.maxWaiting - waiting)
+    );
   }
 
   #open(sequence: Sequence): void {

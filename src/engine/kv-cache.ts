@@ -1,14 +1,10 @@
-import { BLOCK_TOKENS, type BlockCopy } from '../model/runner.ts';
+import { firstVisibleBlock } from '../gpu/visible-blocks.ts';
+import { BLOCK_TOKENS, type BlockCopy, type KvGroupLimits, NO_BLOCK } from '../model/runner.ts';
 import { BlockPool } from './block-pool.ts';
-import { type CacheMatch, type CacheNode, PrefixCache } from './prefix-cache.ts';
-
-/** The KV blocks of one sequence, in order of position: first those it shares, then its own. */
-export class SequenceKv {
-  /** Its block table. */
-  readonly table: number[] = [];
-  /** The shared blocks' nodes; locked. */
-  readonly shared: CacheNode[] = [];
-}
+import type { CacheMatch, CacheNode } from './cache-node.ts';
+import { PendingCopies } from './pending-copies.ts';
+import { PrefixCache } from './prefix-cache.ts';
+import type { SequenceKv } from './sequence-kv.ts';
 
 /** Who may share blocks with whom, and which of a sequence's tokens may be shared at all. */
 export interface KvKey {
@@ -25,47 +21,58 @@ export interface BorrowedTail {
   readonly tokens: number;
 }
 
-interface PendingCopy extends BlockCopy {
-  /** The running sequence whose block is copied; undefined: a cached one. */
-  readonly source: SequenceKv | undefined;
-  /** The source's block is gone before the copy was made: the target has its whole blocks only. */
-  readonly onCancel: () => void;
-}
-
-/** Blocks for all sequences: free ones, shared ones behind the prefix cache, and each sequence's own. */
+/**
+ * Blocks for all sequences, of each KV group: free ones, shared ones behind the prefix cache, and each sequence's own.
+ * Of a windowed group a sequence has those that its next row sees, and those after them.
+ */
 export class KvCache {
-  readonly #pool: BlockPool;
+  readonly #groups: readonly KvGroupLimits[];
+  readonly #windowed: readonly number[];
+  readonly #pools: readonly BlockPool[];
   readonly #prefixes: PrefixCache;
   /** What is private: no news of it leaves the engine. */
   readonly #private: PrefixCache;
   readonly #enabled: boolean;
-  /** Sources of copies that the step being planned will make. */
+  readonly #copies = new PendingCopies();
+  /** Cached sources of the copies. */
   #copied: { readonly in: PrefixCache; readonly node: CacheNode }[] = [];
-  #copies: PendingCopy[] = [];
+  /** Own blocks that windows have passed, but copies read. */
+  #passed: { readonly group: number; readonly block: number }[] = [];
 
-  constructor(blocks: number, options: { readonly prefixCache: boolean }) {
-    this.#pool = new BlockPool(blocks);
-    this.#prefixes = new PrefixCache((released) => this.#pool.release(released));
-    this.#private = new PrefixCache((released) => this.#pool.release(released));
+  constructor(groups: readonly KvGroupLimits[], options: { readonly prefixCache: boolean }) {
+    this.#groups = groups;
+    this.#windowed = groups.flatMap(({ window }, g) => (window === undefined ? [] : [g]));
+    this.#pools = groups.map(({ blocks }) => new BlockPool(blocks));
+    const release = (group: number, block: number) => this.#pools[group]!.release([block]);
+    this.#prefixes = new PrefixCache(groups, release);
+    this.#private = new PrefixCache(groups, release);
     this.#enabled = options.prefixCache;
   }
 
-  get blocks(): number {
-    return this.#pool.size;
+  get groups(): readonly KvGroupLimits[] {
+    return this.#groups;
   }
 
-  /** Blocks that can be had: free, or cached and not in use. */
-  get available(): number {
-    return this.#pool.free + this.#evictable;
+  /** Blocks of a group that can be had: free, or cached and not in use. */
+  available(group = 0): number {
+    return this.#pools[group]!.free + this.#evictable(group);
   }
 
+  /** Blocks that can't be had, of the fullest pool; in blocks of the first. */
+  get usedBlocks(): number {
+    const first = this.#groups[0]!.blocks;
+    const used = ({ blocks }: KvGroupLimits, g: number) => ((blocks - this.available(g)) * first) / blocks;
+    return Math.max(...this.#groups.map((group, g) => Math.ceil(used(group, g))));
+  }
+
+  /** Of the first group. */
   get cachedBlocks(): number {
-    return this.#prefixes.blocks + this.#private.blocks;
+    return this.#prefixes.blocks(0) + this.#private.blocks(0);
   }
 
-  /** Blocks that hold nothing. */
-  get free(): number {
-    return this.#pool.free;
+  /** Blocks of a group that hold nothing. */
+  free(group = 0): number {
+    return this.#pools[group]!.free;
   }
 
   get prefixes(): PrefixCache {
@@ -85,6 +92,22 @@ export class KvCache {
   }
 
   /**
+   * Whether a sequence that was matched finds room for so many positions, computed in chunks of `chunk` rows, with
+   * `spare` blocks left in each pool.
+   */
+  hasRoom(key: KvKey, { path }: CacheMatch, positions: number, chunk: number, spare: number): boolean {
+    const cache = this.#of(key);
+    return this.#groups.every(({ window }, g) => {
+      const first = firstVisibleBlock(window, path.length * BLOCK_TOKENS);
+      const shared = path.slice(first);
+      const all = Math.ceil(positions / BLOCK_TOKENS) - first;
+      const most = window === undefined ? all : Math.min(all, Math.ceil((window + chunk) / BLOCK_TOKENS) + 1);
+      const taken = shared.filter((node) => !cache.isLocked(g, node)).length;
+      return Math.max(0, most - shared.length) + taken + spare <= this.available(g);
+    });
+  }
+
+  /**
    * Starts a sequence's blocks with what was matched, and returns the tokens found. A block that matches in part, a
    * cached one or one that a running sequence fills (`borrowed`, where it has more), is copied at the step's start
    * (`takeCopies`); `onCancel` is called with the tokens left should that come to nothing.
@@ -97,51 +120,79 @@ export class KvCache {
     onCancel: (tokens: number) => void = () => {},
   ): number {
     const cache = this.#of(key);
-    cache.lock(match.path);
-    kv.shared.push(...match.path);
-    kv.table.push(...match.path.map((node) => node.block));
-    const whole = match.path.length * BLOCK_TOKENS;
-    const borrows = borrowed !== undefined && borrowed.tokens > match.tokens;
-    if (!borrows && !match.tail) return whole;
-    if (!borrows) {
-      // Locked until the step is planned: its block must not be handed out as another copy's target.
-      cache.lock([match.tail!.node]);
-      this.#copied.push({ in: cache, node: match.tail!.node });
+    const { path } = match;
+    const whole = path.length * BLOCK_TOKENS;
+    this.#open(kv);
+    for (const node of path) cache.lock(node);
+    kv.shared.push(...path);
+    for (const [g, { window }] of this.#groups.entries()) {
+      const first = firstVisibleBlock(window, whole);
+      kv.from[g] = first;
+      for (let i = 0; i < path.length; i++) {
+        kv.tables[g]!.push(i < first ? NO_BLOCK : path[i]!.blocks[g]!);
+        if (window !== undefined && i >= first) cache.see(g, path[i]!);
+      }
     }
-    const own = this.#allocate(1);
+    const lent = borrowed && borrowed.tokens > match.tokens ? blocksAt(borrowed.from, path.length) : undefined;
+    const borrows = lent !== undefined && !lent.includes(NO_BLOCK);
+    if (!borrows && !match.tail) return whole;
+    // Locked until the step is planned: its blocks must not be handed out as another copy's target.
+    if (!borrows) this.#lockCopied(cache, match.tail!.node);
+    const own = this.#allocate(this.#groups.map(() => 1));
     if (!own) return whole;
-    const lent = borrows ? borrowed.from.table[match.path.length]! : match.tail!.node.block;
-    // What is borrowed may itself be still to be copied: then it is copied from where that comes.
-    const { from, source } = this.#copies.find(({ to }) => to === lent) ?? {
-      from: lent,
-      source: borrows ? borrowed.from : undefined,
-    };
-    this.#copies.push({ from, to: own[0]!, source, onCancel: () => onCancel(whole) });
-    kv.table.push(own[0]!);
-    return borrows ? borrowed.tokens : match.tokens;
+    const to = own.map(([block]) => block!);
+    const from = borrows ? lent : [...match.tail!.node.blocks];
+    this.#copies.add(from, to, borrows ? borrowed!.from : undefined, () => onCancel(whole));
+    for (const [g, block] of to.entries()) kv.tables[g]!.push(block);
+    return borrows ? borrowed!.tokens : match.tokens;
   }
 
   /** The copies of the step that was planned. */
   takeCopies(): readonly BlockCopy[] {
-    const copies = this.#copies.map(({ from, to }) => ({ from, to }));
-    for (const { in: cache, node } of this.#copied) cache.unlock([node]);
-    this.#copies = [];
+    for (const { in: cache, node } of this.#copied) {
+      for (const g of this.#windowed) cache.unsee(g, node);
+      cache.unlock(node);
+    }
+    for (const { group, block } of this.#passed) this.#pools[group]!.release([block]);
     this.#copied = [];
-    return copies;
+    this.#passed = [];
+    return this.#copies.take();
   }
 
-  /** Positions that `extend` could make the table cover. */
+  /** Positions that `extend` could make the tables cover. */
   roomIn(kv: SequenceKv): number {
-    return (kv.table.length + this.available) * BLOCK_TOKENS;
+    return Math.min(...this.#groups.map((_, g) => (kv.tables[g]?.length ?? 0) + this.available(g))) * BLOCK_TOKENS;
   }
 
-  /** Makes the table cover `positions`. False, and nothing taken: there are not enough blocks. */
+  /**
+   * Gives back the blocks of windowed groups that `position`, which is computed next, doesn't see, nor any after it. Steps
+   * that are under way read them before another's step can write them.
+   */
+  slide(key: KvKey, kv: SequenceKv, position: number): void {
+    for (const g of this.#windowed) {
+      const table = kv.tables[g];
+      if (!table) continue;
+      const first = Math.min(firstVisibleBlock(this.#groups[g]!.window, position), table.length);
+      for (let i = kv.from[g]!; i < first; i++) {
+        const block = table[i]!;
+        table[i] = NO_BLOCK;
+        if (block === NO_BLOCK) continue;
+        if (i < kv.shared.length) this.#of(key).unsee(g, kv.shared[i]!);
+        else if (this.#copies.reads(g, block)) this.#passed.push({ group: g, block });
+        else this.#pools[g]!.release([block]);
+      }
+      kv.from[g] = Math.max(kv.from[g]!, first);
+    }
+  }
+
+  /** Makes the tables cover `positions`. False, and nothing taken: there are not enough blocks. */
   extend(kv: SequenceKv, positions: number): boolean {
-    const missing = Math.ceil(positions / BLOCK_TOKENS) - kv.table.length;
-    if (missing <= 0) return true;
-    const blocks = this.#allocate(missing);
-    if (!blocks) return false;
-    kv.table.push(...blocks);
+    this.#open(kv);
+    const blocks = Math.ceil(positions / BLOCK_TOKENS);
+    if (kv.tables.every((table) => table.length >= blocks)) return true;
+    const taken = this.#allocate(kv.tables.map((table) => Math.max(0, blocks - table.length)));
+    if (!taken) return false;
+    for (const [g, own] of taken.entries()) kv.tables[g]!.push(...own);
     return true;
   }
 
@@ -152,31 +203,46 @@ export class KvCache {
     while ((kv.shared.length + 1) * BLOCK_TOKENS <= valid) {
       const index = kv.shared.length;
       const tokens = ids.slice(index * BLOCK_TOKENS, (index + 1) * BLOCK_TOKENS);
-      const node = cache.insert(key.root, kv.shared.at(-1), tokens, kv.table[index]!)!;
-      // Another sequence's block may have been there already: the same values, by the law of rows.
-      kv.table[index] = node.block;
-      cache.lock([node]);
+      const node = cache.insert(key.root, kv.shared.at(-1), tokens, blocksAt(kv, index))!;
+      cache.lock(node);
+      for (const [g, { window }] of this.#groups.entries()) {
+        // A window has passed: the sequence doesn't see what another may have put there.
+        if (kv.tables[g]![index] === NO_BLOCK) continue;
+        // Another sequence's block may have been there already: the same values, by the law of rows.
+        kv.tables[g]![index] = node.blocks[g]!;
+        if (window !== undefined) cache.see(g, node);
+      }
       kv.shared.push(node);
     }
   }
 
   /** Ends a sequence's hold. Its first `valid` tokens stay cached until their blocks are needed. */
   end(key: KvKey, kv: SequenceKv, ids: readonly number[], valid: number): void {
+    if (kv.tables.length === 0) return;
     this.share(key, kv, ids, valid);
-    const own = kv.table.slice(kv.shared.length);
-    this.#forgetCopies(kv, own);
-    const partial = valid - kv.shared.length * BLOCK_TOKENS;
-    if (this.#enabled && partial > 0 && own.length > 0) {
-      const from = kv.shared.length * BLOCK_TOKENS;
-      this.#of(key).insert(key.root, kv.shared.at(-1), ids.slice(from, from + partial), own.shift()!);
+    const cache = this.#of(key);
+    const index = kv.shared.length;
+    const partial = valid - index * BLOCK_TOKENS;
+    const last = blocksAt(kv, index);
+    // What a copy was to fill holds nothing yet.
+    const keeps = this.#enabled && partial > 0 && !last.includes(NO_BLOCK) && !this.#copies.fills(last[0]);
+    this.#copies.forget(kv, kv.tables[0]!.slice(index));
+    if (keeps)
+      cache.insert(key.root, kv.shared.at(-1), ids.slice(index * BLOCK_TOKENS, index * BLOCK_TOKENS + partial), last);
+    for (const [g, table] of kv.tables.entries()) {
+      const own = table.slice(keeps ? index + 1 : index).filter((block) => block !== NO_BLOCK);
+      this.#pools[g]!.release(own);
     }
-    this.#pool.release(own);
-    this.#of(key).unlock(kv.shared);
-    kv.table.length = 0;
+    for (const g of this.#windowed) {
+      for (let i = kv.from[g]!; i < index; i++) if (kv.tables[g]![i] !== NO_BLOCK) cache.unsee(g, kv.shared[i]!);
+    }
+    for (const node of kv.shared) cache.unlock(node);
+    kv.tables.length = 0;
+    kv.from.length = 0;
     kv.shared.length = 0;
   }
 
-  /** Forgets every prefix that no sequence runs on. Returns the blocks given back. */
+  /** Forgets every prefix that no sequence runs on. Returns the blocks of the first group given back. */
   flush(): number {
     return this.#prefixes.flush() + this.#private.flush();
   }
@@ -190,22 +256,38 @@ export class KvCache {
     return key.private ? this.#private : this.#prefixes;
   }
 
-  get #evictable(): number {
-    return this.#prefixes.evictableBlocks + this.#private.evictableBlocks;
+  #open(kv: SequenceKv): void {
+    for (let g = kv.tables.length; g < this.#groups.length; g++) {
+      kv.tables.push([]);
+      kv.from.push(0);
+    }
   }
 
-  /** Copies to a sequence that ends are of no use, copies from it can't be made any more. */
-  #forgetCopies(kv: SequenceKv, own: readonly number[]): void {
-    const gone = (copy: PendingCopy) => copy.source === kv;
-    for (const copy of this.#copies) if (gone(copy)) copy.onCancel();
-    this.#copies = this.#copies.filter((copy) => !gone(copy) && !own.includes(copy.to));
+  #lockCopied(cache: PrefixCache, node: CacheNode): void {
+    cache.lock(node);
+    for (const g of this.#windowed) cache.see(g, node);
+    this.#copied.push({ in: cache, node });
   }
 
-  #allocate(count: number): number[] | undefined {
-    const short = count - this.#pool.free;
-    if (short > this.#evictable) return undefined;
-    // What is private is wanted soon, or gone.
-    if (short > 0) this.#private.evict(short - this.#prefixes.evict(short));
-    return this.#pool.allocate(count);
+  #evictable(group: number): number {
+    return this.#prefixes.evictable(group) + this.#private.evictable(group);
   }
+
+  /** So many blocks of each group; none where one has too few. */
+  #allocate(counts: readonly number[]): number[][] | undefined {
+    if (counts.some((count, g) => count > this.available(g))) return undefined;
+    return counts.map((count, g) => {
+      const pool = this.#pools[g]!;
+      const short = count - pool.free;
+      // What is private is wanted soon, or gone.
+      const left = short > 0 ? short - this.#prefixes.evict(g, short) : 0;
+      if (left > 0) this.#private.evict(g, left);
+      return pool.allocate(count)!;
+    });
+  }
+}
+
+/** A sequence's block of each group at an index of its tables. */
+function blocksAt({ tables }: SequenceKv, index: number): number[] {
+  return tables.map((table) => table[index] ?? NO_BLOCK);
 }

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BLOCK_TOKENS } from '../model/runner.ts';
-import { KvCache, SequenceKv } from './kv-cache.ts';
+import { KvCache } from './kv-cache.ts';
+import { SequenceKv } from './sequence-kv.ts';
 
 const KEY = { root: '0', private: false };
 const on = { prefixCache: true };
@@ -28,7 +29,7 @@ describe('the prefix cache', () => {
   it('finds the longest beginning that was ever computed, to the token, while there is room for all', () => {
     fc.assert(
       fc.property(fc.array(someIds, { minLength: 1, maxLength: 12 }), (runs) => {
-        const kv = new KvCache(400, on);
+        const kv = new KvCache([{ blocks: 400 }], on);
         const past: number[][] = [];
         for (const ids of runs) {
           const common = (other: number[]) => {
@@ -42,7 +43,7 @@ describe('the prefix cache', () => {
           runThrough(kv, ids);
           past.push(ids);
         }
-        expect(kv.available).toBe(400);
+        expect(kv.available()).toBe(400);
       }),
     );
   });
@@ -50,7 +51,7 @@ describe('the prefix cache', () => {
   it('holds each whole block of tokens once, however often it was computed', () => {
     fc.assert(
       fc.property(fc.array(someIds, { minLength: 1, maxLength: 12 }), (runs) => {
-        const kv = new KvCache(400, on);
+        const kv = new KvCache([{ blocks: 400 }], on);
         for (const ids of [...runs, ...runs]) runThrough(kv, ids);
         const whole = new Set<string>();
         for (const ids of runs) {
@@ -69,11 +70,11 @@ describe('the prefix cache', () => {
   });
 
   it('gives up the least recently used leaves first, and nothing that is locked', () => {
-    const kv = new KvCache(6, on);
+    const kv = new KvCache([{ blocks: 6 }], on);
     const line = (first: number, length: number) => Array.from({ length }, (_, i) => first + i);
     const [a, b, c] = [line(0, 32), line(100, 32), line(200, 32)];
     for (const ids of [a, b, c]) runThrough(kv, ids);
-    expect(kv.available).toBe(6);
+    expect(kv.available()).toBe(6);
     // b is used again and held; a is the oldest.
     const held = new SequenceKv();
     kv.begin(KEY, held, kv.match(KEY, [...b, 1]));
@@ -84,13 +85,13 @@ describe('the prefix cache', () => {
     expect([a, b, c].map((ids) => kv.match(KEY, [...ids, 1]).tokens)).toEqual([0, 32, 16]);
     // Two are locked and three taken: one is left, and taking two takes none.
     expect(kv.extend(other, 80)).toBe(false);
-    expect(other.table.length).toBe(3);
+    expect(other.tables[0]!.length).toBe(3);
     expect(kv.flush()).toBe(1);
     expect(kv.match(KEY, [...b, 1]).tokens).toBe(32);
   });
 
   it('keeps the tokens of other roots, and of private sequences, apart', () => {
-    const kv = new KvCache(20, on);
+    const kv = new KvCache([{ blocks: 20 }], on);
     const ids = Array.from({ length: 40 }, (_, i) => i);
     runThrough(kv, ids);
     expect(kv.match({ root: 'another adapter', private: false }, ids).tokens).toBe(0);
@@ -100,7 +101,7 @@ describe('the prefix cache', () => {
   });
 
   it('matches nothing past a limit', () => {
-    const kv = new KvCache(20, on);
+    const kv = new KvCache([{ blocks: 20 }], on);
     const ids = Array.from({ length: 40 }, (_, i) => i);
     runThrough(kv, ids);
     for (const limit of [0, 1, 15, 16, 17, 31, 39, 40]) {
@@ -109,7 +110,7 @@ describe('the prefix cache', () => {
   });
 
   it('copies what matches a block in part, and never lets a source be another copy’s target', () => {
-    const kv = new KvCache(4, on);
+    const kv = new KvCache([{ blocks: 4 }], on);
     const ids = Array.from({ length: 24 }, (_, i) => i);
     runThrough(kv, ids);
     const [first, second] = [new SequenceKv(), new SequenceKv()];
@@ -127,19 +128,19 @@ describe('the prefix cache', () => {
   });
 
   it('forgets a copy whose sequence gives its blocks back before it is made', () => {
-    const kv = new KvCache(4, on);
+    const kv = new KvCache([{ blocks: 4 }], on);
     const ids = Array.from({ length: 24 }, (_, i) => i);
     runThrough(kv, ids);
     const held = new SequenceKv();
     kv.begin(KEY, held, kv.match(KEY, [...ids.slice(0, 20), 99]));
     kv.end(KEY, held, [...ids.slice(0, 20), 99], 16);
     expect(kv.takeCopies()).toEqual([]);
-    expect(kv.available).toBe(4);
+    expect(kv.available()).toBe(4);
   });
 });
 
 it('borrows from a block that is itself still to be copied', () => {
-  const kv = new KvCache(8, on);
+  const kv = new KvCache([{ blocks: 8 }], on);
   const ids = Array.from({ length: 24 }, (_, i) => i);
   runThrough(kv, ids);
   const [first, second] = [new SequenceKv(), new SequenceKv()];
@@ -151,7 +152,7 @@ it('borrows from a block that is itself still to be copied', () => {
 });
 
 it('tells a sequence whose lender gave way that it has its whole blocks only', () => {
-  const kv = new KvCache(8, on);
+  const kv = new KvCache([{ blocks: 8 }], on);
   const ids = Array.from({ length: 24 }, (_, i) => i);
   const [lender, borrower] = [new SequenceKv(), new SequenceKv()];
   kv.extend(lender, 24);

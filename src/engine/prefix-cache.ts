@@ -1,58 +1,52 @@
-import { BLOCK_TOKENS } from '../model/runner.ts';
+import { firstVisibleBlock } from '../gpu/visible-blocks.ts';
+import { BLOCK_TOKENS, type KvGroupLimits, NO_BLOCK } from '../model/runner.ts';
+import { bestChild, commonTokens } from './best-child.ts';
 import { CacheLog } from './cache-log.ts';
-
-/**
- * One block of cached KV: the tokens it holds, below the blocks before them. A node with fewer than BLOCK_TOKENS
- * tokens has no children.
- */
-export interface CacheNode {
-  readonly parent: CacheNode | undefined;
-  readonly tokens: readonly number[];
-  /** The KV block; −1 at a root. */
-  readonly block: number;
-  readonly children: CacheNode[];
-  /** Sequences that run on this block: while there are any, it stays. */
-  locks: number;
-  /** Order of use: a larger number is later. */
-  usedAt: number;
-}
-
-/** What the cache holds of a prompt. */
-export interface CacheMatch {
-  /** Whole blocks, from the root on. */
-  readonly path: readonly CacheNode[];
-  /** A block whose first `tail.tokens` tokens match too; it has to be copied, since others go on differently. */
-  readonly tail: { readonly node: CacheNode; readonly tokens: number } | undefined;
-  /** Tokens that match in all. */
-  readonly tokens: number;
-}
+import type { CacheMatch, CacheNode } from './cache-node.ts';
+import { insertByUse, leastUsedLast } from './leaves-by-use.ts';
 
 /**
  * The KV blocks of past and running sequences, found by their token ids: a radix tree with one block an edge, one root
  * for each (weights version, adapter). Runs that a sequence uses are locked; the others go when blocks are needed,
- * leaves first, the least recently used first (as in SGLang's RadixAttention, https://arxiv.org/abs/2312.07104).
+ * leaves first, the least recently used first (as in SGLang's RadixAttention, https://arxiv.org/abs/2312.07104). A
+ * windowed group's block goes alone, wherever it is in the tree, once no sequence sees it.
  */
 export class PrefixCache {
-  readonly #log = new CacheLog();
-  readonly #release: (blocks: readonly number[]) => void;
+  readonly #log: CacheLog;
+  readonly #release: (group: number, block: number) => void;
+  readonly #groups: readonly KvGroupLimits[];
   readonly #roots = new Map<string, CacheNode>();
+  /** Of each group: blocks held. */
+  readonly #blocks: number[];
+  /** Of each windowed group: nodes with a block that nobody sees, the least recently seen first. */
+  readonly #unseen: readonly Set<CacheNode>[];
+  readonly #freeIds: number[] = [];
   #clock = 0;
-  #blocks = 0;
-  #lockedBlocks = 0;
+  #nodes = 0;
+  #lockedNodes = 0;
 
-  /** `release` takes blocks back that the cache no longer holds. */
-  constructor(release: (blocks: readonly number[]) => void) {
+  /** `release` takes a block of a group back that the cache no longer holds. */
+  constructor(groups: readonly KvGroupLimits[], release: (group: number, block: number) => void) {
+    this.#groups = groups;
     this.#release = release;
+    this.#blocks = groups.map(() => 0);
+    this.#unseen = groups.map(() => new Set());
+    this.#log = new CacheLog();
   }
 
-  /** Blocks held. */
-  get blocks(): number {
-    return this.#blocks;
+  /** Nodes in all. */
+  get size(): number {
+    return this.#nodes;
+  }
+
+  /** Blocks of a group that it holds. */
+  blocks(group: number): number {
+    return this.#blocks[group]!;
   }
 
   /** Blocks that `evict` can give. */
-  get evictableBlocks(): number {
-    return this.#blocks - this.#lockedBlocks;
+  evictable(group: number): number {
+    return this.#isWindowed(group) ? this.#unseen[group]!.size : this.#nodes - this.#lockedNodes;
   }
 
   /** What changed since it was last asked; `beginLog` tells all that is there anew. */
@@ -67,77 +61,116 @@ export class PrefixCache {
   /** The longest run of `ids` that is cached under `root`, of at most `limit` tokens. */
   match(root: string, ids: readonly number[], limit: number): CacheMatch {
     const path: CacheNode[] = [];
-    let node = this.#roots.get(root);
-    let at = 0;
-    while (node) {
-      const found = bestChild(node, ids, at, Math.min(limit, ids.length));
+    // Of each group: from which block on there is no gap.
+    const unbroken = this.#groups.map(() => 0);
+    let usable = 0;
+    let tail: CacheMatch['tail'];
+    for (let node = this.#roots.get(root); node; node = path.at(-1)) {
+      const found = bestChild(node, ids, path.length * BLOCK_TOKENS, Math.min(limit, ids.length));
       if (!found) break;
-      at += found.tokens;
-      if (found.tokens < BLOCK_TOKENS) return { path, tail: found, tokens: at };
+      if (found.tokens < BLOCK_TOKENS) {
+        tail = found;
+        break;
+      }
       path.push(found.node);
-      node = found.node;
+      for (let g = 0; g < unbroken.length; g++) if (found.node.blocks[g] === NO_BLOCK) unbroken[g] = path.length;
+      if (this.#seesAll(unbroken, path.length * BLOCK_TOKENS)) usable = path.length;
     }
-    return { path, tail: undefined, tokens: at };
+    // The whole blocks have to do by themselves: a copy may come to nothing.
+    if (usable < path.length) tail = undefined;
+    path.length = usable;
+    return { path, tail, tokens: usable * BLOCK_TOKENS + (tail?.tokens ?? 0) };
   }
 
-  lock(nodes: Iterable<CacheNode>): void {
-    for (const node of nodes) {
-      if (node.locks++ === 0) this.#lockedBlocks++;
-    }
+  lock(node: CacheNode): void {
+    if (node.locks++ === 0) this.#lockedNodes++;
   }
 
-  unlock(nodes: Iterable<CacheNode>): void {
-    for (const node of nodes) {
-      if (node.locks === 0) throw new Error(`KV block ${node.block} is unlocked but not locked`);
-      node.usedAt = ++this.#clock;
-      if (--node.locks === 0) this.#lockedBlocks--;
-    }
+  unlock(node: CacheNode): void {
+    if (node.locks === 0) throw new Error(`cached block ${node.id} is unlocked but not locked`);
+    node.usedAt = ++this.#clock;
+    if (--node.locks > 0) return;
+    this.#lockedNodes--;
+    this.#prune(node);
+  }
+
+  /** A sequence that locks `node` sees its block of a windowed group. */
+  see(group: number, node: CacheNode): void {
+    if (node.seen[group]!++ === 0) this.#unseen[group]!.delete(node);
+  }
+
+  unsee(group: number, node: CacheNode): void {
+    if (node.seen[group] === 0) throw new Error(`cached block ${node.id} is out of sight but was not seen`);
+    if (--node.seen[group]! === 0) this.#unseen[group]!.add(node);
+  }
+
+  /** Whether a sequence has to have the block of `node`: it can't be given to another. */
+  isLocked(group: number, node: CacheNode): boolean {
+    return (this.#isWindowed(group) ? node.seen[group]! : node.locks) > 0;
   }
 
   /**
-   * Takes `block`, which holds `tokens` (1 … BLOCK_TOKENS), in below `parent` (a whole block, or undefined: `root`).
-   * Where the same tokens are there already the block is given back; the node there is returned. A node that holds a
-   * beginning of the tokens makes way. Undefined: a longer node covers the tokens, and a part of a block is never
-   * handed out for writing.
+   * Takes in `blocks`, one of each group (windowed ones may be NO_BLOCK), which hold `tokens` (1 … BLOCK_TOKENS), below
+   * `parent` (a whole block, or undefined: `root`). Where the same tokens are there already blocks are given back that
+   * it has; the node there is returned. A node that holds a beginning of the tokens makes way. Undefined: a longer
+   * node covers the tokens, and a part of a block is never handed out for writing.
    */
-  insert(root: string, parent: CacheNode | undefined, tokens: readonly number[], block: number): CacheNode | undefined {
+  insert(
+    root: string,
+    parent: CacheNode | undefined,
+    tokens: readonly number[],
+    blocks: readonly number[],
+  ): CacheNode | undefined {
     const above = parent ?? this.#root(root);
     for (const child of [...above.children]) {
-      const common = commonLength(child.tokens, tokens, 0, tokens.length);
+      const common = commonTokens(child.tokens, tokens, 0, tokens.length);
       if (common === tokens.length) {
         child.usedAt = ++this.#clock;
-        this.#release([block]);
-        return child.tokens.length === tokens.length ? child : undefined;
+        const same = child.tokens.length === tokens.length;
+        for (let g = 0; g < blocks.length; g++) {
+          if (same && child.blocks[g] === NO_BLOCK) this.#hold(g, child, blocks[g]!);
+          else if (blocks[g] !== NO_BLOCK) this.#release(g, blocks[g]!);
+        }
+        return same ? child : undefined;
       }
       if (common === child.tokens.length && child.locks === 0) this.#remove(child);
     }
-    const usedAt = ++this.#clock;
-    const node: CacheNode = { parent: above, tokens: [...tokens], block, children: [], locks: 0, usedAt };
+    const id = this.#freeIds.pop() ?? this.#nodes;
+    const node: CacheNode = {
+      parent: above,
+      tokens: [...tokens],
+      id,
+      // A node takes the numbers for those of its first group's blocks.
+      told: above.told && id < this.#groups[0]!.blocks,
+      blocks: blocks.map(() => NO_BLOCK),
+      children: [],
+      locks: 0,
+      seen: blocks.map(() => 0),
+      usedAt: ++this.#clock,
+    };
+    for (let g = 0; g < blocks.length; g++) this.#hold(g, node, blocks[g]!);
     above.children.push(node);
-    this.#blocks++;
+    this.#nodes++;
     this.#log.stored(node);
     return node;
   }
 
-  /** Gives back at least `count` blocks, fewer where all others are locked. Returns how many. */
-  evict(count: number): number {
-    const leaves = this.#evictableLeaves();
-    let evicted = 0;
-    while (evicted < count) {
-      const oldest = leaves.pop();
-      if (!oldest) break;
-      const { parent } = oldest;
-      this.#remove(oldest);
-      evicted++;
-      if (parent && parent.block >= 0 && parent.children.length === 0 && parent.locks === 0)
-        insertByUse(leaves, parent);
-    }
-    return evicted;
+  /** Gives back at least `count` blocks of a group, fewer where all others are locked. Returns how many. */
+  evict(group: number, count: number): number {
+    const before = this.#blocks[group]!;
+    if (this.#isWindowed(group)) this.#evictUnseen(group, count);
+    else this.#evictLeaves(count);
+    return before - this.#blocks[group]!;
   }
 
-  /** Gives back every block that isn't locked. Returns how many. */
+  /** Gives back every block that isn't locked. Returns how many of the first group. */
   flush(): number {
-    return this.evict(this.#blocks);
+    const before = this.#blocks[0]!;
+    if (this.#groups.some(({ window }) => window === undefined)) this.#evictLeaves(this.#nodes);
+    for (let g = 0; g < this.#groups.length; g++) {
+      if (this.#isWindowed(g)) this.#evictUnseen(g, this.#unseen[g]!.size);
+    }
+    return before - this.#blocks[0]!;
   }
 
   /** Gives back what is under `root` and isn't locked: nobody will ask for it again. */
@@ -157,13 +190,39 @@ export class PrefixCache {
     }
   }
 
+  #isWindowed(group: number): boolean {
+    return this.#groups[group]!.window !== undefined;
+  }
+
+  /** Whether every group has all that `position` sees, where it has what is not before `unbroken`. */
+  #seesAll(unbroken: readonly number[], position: number): boolean {
+    return this.#groups.every(({ window }, g) => unbroken[g]! <= firstVisibleBlock(window, position));
+  }
+
   #root(name: string): CacheNode {
     let root = this.#roots.get(name);
     if (!root) {
-      root = { parent: undefined, tokens: [], block: -1, children: [], locks: 0, usedAt: 0 };
+      const nothing = { tokens: [], blocks: [], children: [], seen: [] };
+      root = { ...nothing, parent: undefined, id: -1, told: true, locks: 0, usedAt: 0 };
       this.#roots.set(name, root);
     }
     return root;
+  }
+
+  #hold(group: number, node: CacheNode, block: number): void {
+    if (block === NO_BLOCK) return;
+    node.blocks[group] = block;
+    this.#blocks[group]!++;
+    if (this.#isWindowed(group)) this.#unseen[group]!.add(node);
+  }
+
+  #drop(group: number, node: CacheNode): void {
+    const block = node.blocks[group]!;
+    if (block === NO_BLOCK) return;
+    node.blocks[group] = NO_BLOCK;
+    this.#blocks[group]!--;
+    this.#unseen[group]!.delete(node);
+    this.#release(group, block);
   }
 
   #forgetBelow(node: CacheNode): void {
@@ -176,47 +235,39 @@ export class PrefixCache {
   #remove(node: CacheNode): void {
     const siblings = node.parent!.children;
     siblings.splice(siblings.indexOf(node), 1);
-    this.#blocks--;
+    for (let g = 0; g < this.#groups.length; g++) this.#drop(g, node);
+    this.#nodes--;
+    this.#freeIds.push(node.id);
     this.#log.removed(node);
-    this.#release([node.block]);
   }
 
-  /** Unlocked leaves, the least recently used last. */
-  #evictableLeaves(): CacheNode[] {
-    const leaves: CacheNode[] = [];
-    for (const node of this.nodes()) {
-      if (node.locks === 0 && node.children.length === 0) leaves.push(node);
+  /** Removes a leaf that nobody runs on and that is of no use: it has no block, or only some where none can go on. */
+  #prune(leaf: CacheNode): void {
+    for (let node = leaf; node.parent && node.locks === 0 && node.children.length === 0; node = node.parent) {
+      const whole = node.tokens.length === BLOCK_TOKENS;
+      const useless = whole ? node.blocks.every((block) => block === NO_BLOCK) : node.blocks.includes(NO_BLOCK);
+      if (!useless) return;
+      this.#remove(node);
     }
-    return leaves.sort((a, b) => b.usedAt - a.usedAt);
   }
-}
 
-/** The child that shares most tokens with `ids` from `at` on, below `limit`. */
-function bestChild(node: CacheNode, ids: readonly number[], at: number, limit: number) {
-  let best: { node: CacheNode; tokens: number } | undefined;
-  for (const child of node.children) {
-    const tokens = commonLength(child.tokens, ids, at, limit);
-    if (tokens > (best?.tokens ?? 0)) best = { node: child, tokens };
+  #evictUnseen(group: number, count: number): void {
+    const target = this.#blocks[group]! - count;
+    for (const node of this.#unseen[group]!) {
+      if (this.#blocks[group]! <= target) return;
+      this.#drop(group, node);
+      this.#prune(node);
+    }
   }
-  return best;
-}
 
-/** How many of `tokens` stand in `ids` from `at` on, none at `limit` or behind. */
-function commonLength(tokens: readonly number[], ids: readonly number[], at: number, limit: number): number {
-  const most = Math.min(tokens.length, limit - at);
-  let common = 0;
-  while (common < most && tokens[common] === ids[at + common]) common++;
-  return common;
-}
-
-/** Keeps `leaves` sorted, the least recently used last. */
-function insertByUse(leaves: CacheNode[], node: CacheNode): void {
-  let low = 0;
-  let high = leaves.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (leaves[middle]!.usedAt > node.usedAt) low = middle + 1;
-    else high = middle;
+  #evictLeaves(count: number): void {
+    const leaves = leastUsedLast(this.nodes());
+    for (let evicted = 0; evicted < count; evicted++) {
+      const oldest = leaves.pop();
+      if (!oldest) return;
+      const { parent } = oldest;
+      this.#remove(oldest);
+      if (parent && parent.id >= 0 && parent.children.length === 0 && parent.locks === 0) insertByUse(leaves, parent);
+    }
   }
-  leaves.splice(low, 0, node);
 }

@@ -1,8 +1,9 @@
+import { mostChunkRows } from '../model/kv-layout.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
 import { type AdmissionPolicy, admissionOrder } from './admission-order.ts';
+import type { CacheMatch } from './cache-node.ts';
 import { HitRate } from './hit-rate.ts';
 import { KvCache } from './kv-cache.ts';
-import type { CacheMatch } from './prefix-cache.ts';
 import { borrowedTail, isSharedSoon } from './prompt-sharing.ts';
 import { retractionVictim } from './retraction-victim.ts';
 import type { Sequence } from './sequence.ts';
@@ -39,6 +40,8 @@ export class Scheduler {
   readonly #pace: StepPace;
   readonly #now: () => number;
   readonly #freeSlots: number[];
+  /** Rows of one sequence that a step may have. */
+  readonly #chunkRows: number;
   /** Those whose state on the GPU may be a former owner's; at first any, since a runner may have served before. */
   readonly #usedSlots = new Set<number>();
   readonly #waiting = new Set<Sequence>();
@@ -53,7 +56,8 @@ export class Scheduler {
     this.limits = { ...limits, maxRunning };
     this.#pace = pace;
     this.#now = now;
-    this.kv = new KvCache(runner.kvGroups[0]!.blocks, limits);
+    this.kv = new KvCache(runner.kvGroups, limits);
+    this.#chunkRows = Math.min(runner.maxRows, mostChunkRows(runner.kvGroups));
     this.#freeSlots = Array.from({ length: maxRunning }, (_, i) => maxRunning - 1 - i);
     this.distrustSlots();
   }
@@ -66,9 +70,14 @@ export class Scheduler {
     return this.#running;
   }
 
-  /** KV slots neither free nor evictable. */
+  /** KV slots neither free nor evictable, of the fullest pool; in slots of the first. */
   get usedTokens(): number {
-    return (this.kv.blocks - this.kv.available) * BLOCK_TOKENS;
+    return this.kv.usedBlocks * BLOCK_TOKENS;
+  }
+
+  /** KV slots of the first pool. */
+  get maxTokens(): number {
+    return this.#runner.kvGroups[0]!.blocks * BLOCK_TOKENS;
   }
 
   /** Tokens of a waiting sequence that are cached. */
@@ -137,7 +146,8 @@ export class Scheduler {
     for (const sequence of [...this.#running]) {
       if (budget <= 0) break;
       if (sequence.slot < 0 || sequence.decodes) continue;
-      let rows = Math.min(sequence.prefillRows, budget);
+      let rows = Math.min(sequence.prefillRows, budget, this.#chunkRows);
+      this.kv.slide(sequence.kvKey, sequence.kv, sequence.computed);
       // Whoever is in the step already must not give way any more: its blocks are in use.
       if (step.rows > 0) rows = Math.min(rows, this.kv.roomIn(sequence.kv) - sequence.computed);
       if (rows <= 0) continue;
@@ -172,6 +182,7 @@ export class Scheduler {
 
   /** Blocks for `rows` more rows; others give way if need be. False: it has to wait, or gave way itself. */
   #extend(sequence: Sequence, rows: number): boolean {
+    this.kv.slide(sequence.kvKey, sequence.kv, sequence.computed);
     while (!this.kv.extend(sequence.kv, sequence.computed + rows)) {
       const victim = retractionVictim(this.#running);
       if (!victim) return false;
@@ -236,11 +247,9 @@ export class Scheduler {
   #fits(sequence: Sequence): boolean {
     // A sequence alone gets what there is, and that is enough for the longest it can become.
     if (this.#running.length === 0) return true;
-    const { path } = this.#match(sequence);
-    const unlocked = path.filter((node) => node.locks === 0).length;
-    const missing = Math.ceil((sequence.ids.length + 1) / BLOCK_TOKENS) - path.length;
+    const match = this.#match(sequence);
     // Each running sequence may want a block soon.
-    return missing + unlocked + this.#running.length <= this.kv.available;
+    return this.kv.hasRoom(sequence.kvKey, match, sequence.ids.length + 1, this.#chunkRows, this.#running.length);
   }
 
   /** What is cached of it, as far as it need not be computed. */

@@ -1,12 +1,14 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import type { LogitsRow, SlotStart, StepSequence } from '../model/runner.ts';
 import type { FinishReason } from './event.ts';
-import { type KvKey, SequenceKv } from './kv-cache.ts';
+import type { KvKey } from './kv-cache.ts';
+import type { LoraHold } from './lora-adapters.ts';
 import type { Matching } from './matching.ts';
 import { PromptLogprobs } from './prompt-logprobs.ts';
 import type { EngineRequest, RequestedSample } from './request.ts';
 import { NO_SHARE, type RowShare } from './row-share.ts';
 import { SampleRows } from './sample-rows.ts';
+import { SequenceKv } from './sequence-kv.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { Stops } from './stops.ts';
 
@@ -31,6 +33,8 @@ export class Sequence {
   readonly ids: number[];
   readonly kv = new SequenceKv();
   readonly kvKey: KvKey;
+  /** Its adapter; it lets go of it when it ends. */
+  readonly adapter: LoraHold | undefined;
   /** Where it tells the prompt's logprobs: how far it has got. */
   readonly promptLogprobs: PromptLogprobs | undefined;
   /** Its way through its request's constraint, once that is compiled. */
@@ -72,13 +76,19 @@ export class Sequence {
     request: EngineRequest,
     sample: RequestedSample,
     tokens: TokenBytes,
-    order: { readonly arrival: number; readonly arrivedAt: number; readonly kvRoot: string },
+    order: {
+      readonly arrival: number;
+      readonly arrivedAt: number;
+      readonly kvRoot: string;
+      readonly adapter?: LoraHold | undefined;
+    },
     stops = new Stops(request.stopTokenIds, request.stopStrings),
   ) {
     this.request = request;
     this.index = sample.index;
     this.arrival = order.arrival;
     this.arrivedAt = order.arrivedAt;
+    this.adapter = order.adapter;
     this.kvKey = { root: order.kvRoot, private: request.inputEmbeds !== undefined };
     this.ids = [...request.inputIds, ...sample.emittedIds];
     this.credit = sample.credit;

@@ -95,9 +95,17 @@ export class StepBuilder {
       draws = use === 'draw';
     }
     sequence.computed += advance;
-    const { slot, kv, computed, residency } = sequence;
-    const blockTable = kv.table.slice(0, Math.ceil(computed / BLOCK_TOKENS));
-    this.#sequences.push({ slot, tokens, startPosition, blockTable });
+    const { slot, kv, computed, residency, adapter } = sequence;
+    const blocks = Math.ceil(computed / BLOCK_TOKENS);
+    const [blockTable, ...moreTables] = kv.tables.map((table) => table.slice(0, blocks));
+    this.#sequences.push({
+      slot,
+      tokens,
+      startPosition,
+      blockTable: blockTable!,
+      moreTables,
+      ...(adapter ? { adapter: adapter.slot } : {}),
+    });
     this.#reached.push({ sequence, computed, residency });
     return draws;
   }
