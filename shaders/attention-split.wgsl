@@ -24,7 +24,7 @@ fn keyAt(tableAt: u32, kvHead: u32, key: u32) -> u32 {
 fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
   let queryAt = (row * params.heads + head) * HEAD_WORDS;
   let kvHead = head / (params.heads / params.kvHeads);
-  let tableAt = step[stepSequenceAt(row) + 4u];
+  let tableAt = tableOf(row);
   let valueOffset = params.kvHeads * BLOCK_TOKENS * HEAD_WORDS;
   #for w HEAD_WORDS
   let query$w = query[queryAt + $wu];
@@ -40,7 +40,7 @@ fn attendSplit(row: u32, head: u32, first: u32, end: u32) {
       product = fma(query$w, kvUnpack(kv[at + $wu]), product);
       #end
       at += HEAD_WORDS;
-      let score = ((product.x + product.y) + (product.z + product.w)) * params.scale;
+      let score = scoreOf(product);
       scores[key - first] = score;
       high = max(high, score);
     }

@@ -127,7 +127,7 @@ fn main(
       let split = step[itemAt + 1u];
   #end
       let splitKey = split * SPLIT_KEYS;
-      let tableAt = step[sequenceAt + 4u];
+      let tableAt = step[sequenceAt + params.tableWord];
       let firstBlock = max(keys.x, splitKey) / BLOCK_TOKENS * BLOCK_TOKENS;
       let end = min(keys.y, splitKey + SPLIT_KEYS);
       let scoreKeys = visible[scoreLine];
@@ -148,7 +148,7 @@ fn main(
         #for k KEYS
         {
           let own = key + lane % LINE_THREADS + $ku * LINE_THREADS;
-          let score = ((product$k.x + product$k.y) + (product$k.z + product$k.w)) * params.scale;
+          let score = scoreOf(product$k);
           let sees = isScored && own >= scoreKeys.x && own < scoreKeys.y;
           weights[scoreLine * SPLIT_KEYS + own - splitKey] = select(MASKED, score, sees);
         }

@@ -1,4 +1,5 @@
-// output[r] = weights[id(r)]: the rows of the embedding matrix that the step's tokens name.
+// output[r] = scale * weights[id(r)]: the rows of the embedding matrix that the step's tokens name; with POSITIONS
+// output[r] += scale * weights[position(r)], of a learned position embedding.
 //
 //   step     metadata; rows to embed = step[0]
 //   weights  [rows of this part, rowWords] words in tiles of 64 rows, and scales, as its weight-*.wgsl says
@@ -8,7 +9,7 @@
 // A matrix cut into parts has one dispatch a part: each writes the ids it holds, and no other. A row whose embedding is
 // given finds it in the output already. With NORM_INPUT it leaves what the first norm's product asks for, too, as
 // norm-input.wgsl has it: then a thread takes the eight numbers of one sum of squares, else four neighbours.
-// Prepend step.wgsl and the files of the weight's format.
+// A template; prepend step.wgsl and the files of the weight's format.
 struct Params {
   firstId: u32,
   ids: u32,
@@ -17,6 +18,7 @@ struct Params {
   rowWords: u32,
   // Threads of a row.
   lanes: u32,
+  scale: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;
@@ -42,6 +44,10 @@ fn main(
   if (row >= step[STEP_ROWS]) {
     return;
   }
+  #if POSITIONS
+  let id = stepPosition(row);
+  #end
+  #if TOKENS
   let at = step[STEP_ROWS_AT] + row * 4u;
   let embedded = step[at + 3u] == TOKEN_EMBEDDED;
   var id = step[at + 2u];
@@ -52,6 +58,7 @@ fn main(
     // The part that has id 0 takes it.
     id = 0u;
   }
+  #end
   if (id < params.firstId || id - params.firstId >= params.ids) {
     return;
   }
@@ -65,7 +72,7 @@ fn main(
       if (embedded) {
         x = output[begin + column];
       } else {
-        x = weightAt(id - params.firstId, column / 4u, params.rowWords)[column % 4u];
+        x = weightAt(id - params.firstId, column / 4u, params.rowWords)[column % 4u] * params.scale;
         output[begin + column] = x;
       }
       scaled[begin + column] = x * gain[column];
@@ -78,8 +85,14 @@ fn main(
   if (!embedded) {
     let values = weightAt(id - params.firstId, own, params.rowWords);
     for (var i = 0u; i < 4u; i++) {
-      output[begin + own * 4u + i] = values[i];
+      output[begin + own * 4u + i] = values[i] * params.scale;
     }
+  }
+  #end
+  #if POSITIONS
+  let values = weightAt(id - params.firstId, own, params.rowWords);
+  for (var i = 0u; i < 4u; i++) {
+    output[begin + own * 4u + i] += values[i] * params.scale;
   }
   #end
 }

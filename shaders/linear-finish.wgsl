@@ -7,15 +7,22 @@
       totals[r * OWN_COLUMNS + c] *= factor;
     }
   }
-  // store: output[c, outputAt + r] = sum.
+  for (var i = 0u; i < select(0u, ROWS * OWN_COLUMNS, params.biased != 0u); i++) {
+    let row = tile * TILE + lane + i / OWN_COLUMNS * TILE_THREADS;
+    totals[i] += read5[params.outputAt + min(row, params.outputs - 1u)];
+  }
+  for (var i = 0u; i < select(0u, ROWS * OWN_COLUMNS, params.capScale != 0.0); i++) {
+    totals[i] = boundedTanh(totals[i] * params.capScale);
+  }
+  // store: output[c, outputAt + r] = scale * sum.
   for (var i = 0u; i < select(0u, ROWS * OWN_COLUMNS, params.finish == FINISH_STORE); i++) {
     let row = tile * TILE + lane + i / OWN_COLUMNS * TILE_THREADS;
     let at = column + i % OWN_COLUMNS;
     if (row < params.outputs && params.firstColumn + at < count) {
-      output[at * params.outputStride + params.outputAt + row] = totals[i];
+      output[at * params.outputStride + params.outputAt + row] = totals[i] * params.scale;
     }
   }
-  // add: output[c, outputAt + r] += sum: a product that goes back into the residual stream. emit leaves what a product of
+  // add: output[c, outputAt + r] += scale * sum: a product that goes back into the residual stream. emit leaves what a product of
   // its norm asks for, too: write6[c, row] = read5[row] * output[c, row], where read5 is the norm's gain, and of each
   // thread the sum of its rows' squares: squares[c, 8 tile + lane], rows lane, lane + 8 … of the tile in this order, so
   // ROWS is 8.
@@ -30,7 +37,7 @@
         let row = tile * TILE + lane + r * TILE_THREADS;
         if (row < params.outputs) {
           let to = at * params.outputStride + params.outputAt + row;
-          let x = output[to] + totals[r * OWN_COLUMNS + c];
+          let x = fma(totals[r * OWN_COLUMNS + c], params.scale, output[to]);
           output[to] = x;
           #if EMITS
           if (params.finish == FINISH_EMIT) {
@@ -49,14 +56,16 @@
   }
   #if PAIRS
   // gate: output[c, i] = gate / (1 + exp(-gate)) * up, of a matrix paired as src/gpu/pair-order.ts says: gate row i with up
-  // row i. exp's argument is bounded, as in swiglu.wgsl.
+  // row i; GELU's tanh form has exp(-2 sqrt(2 / pi) (gate + 0.044715 gate^3)), since (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)).
+  // Arguments are bounded, as in activation.wgsl.
   for (var i = 0u; i < select(0u, ROWS / 2u * OWN_COLUMNS, params.finish == FINISH_GATE); i++) {
     let at = column + i % OWN_COLUMNS;
     let pair = pairOf(tile, lane + i / OWN_COLUMNS * TILE_THREADS);
     if (pair < params.outputs && params.firstColumn + at < count) {
       let gate = totals[i];
       let up = totals[i + ROWS / 2u * OWN_COLUMNS];
-      var power = -gate;
+      let cubic = fma(min(gate * gate, 1e30), params.gateCubic, params.gateLinear);
+      var power = -gate * cubic;
       if (power > 80.0) {
         power = 80.0;
       }
@@ -66,7 +75,7 @@
   // rotate: query, key and value heads, of a matrix paired as src/gpu/pair-order.ts says: row d of a head's first half
   // with row d of its second. Query and key are rotated by the table read5, key and value put into write6, where attention
   // finds them; as rope.wgsl, whose query and kv these are, number by number. extra0: heads of q, extra1: of k, extra2:
-  // numbers of half a head.
+  // numbers of half a head, extra3: heads that are rotated, extra4: the sequence's word that has its block table.
   let half = params.extra2;
   for (var i = 0u; i < select(0u, ROWS / 2u * OWN_COLUMNS, params.finish == FINISH_ROTATE); i++) {
     let row = params.firstColumn + column + i % OWN_COLUMNS;
@@ -76,7 +85,7 @@
       let head = pair / half;
       let d = pair % half;
       let position = stepPosition(row);
-      if (head < params.extra0 + params.extra1) {
+      if (head < params.extra3) {
         let turn = vec2<f32>(read5[(position * half + d) * 2u], read5[(position * half + d) * 2u + 1u]);
         x = vec2<f32>(fma(x.x, turn.x, -(x.y * turn.y)), fma(x.y, turn.x, x.x * turn.y));
       }
@@ -85,7 +94,7 @@
         output[to] = x.x;
         output[to + half] = x.y;
       } else {
-        let block = step[step[stepSequenceAt(row) + 4u] + position / BLOCK_TOKENS];
+        let block = step[step[stepSequenceAt(row) + params.extra4] + position / BLOCK_TOKENS];
         let slot = (block * 2u * params.extra1 + head - params.extra0) * BLOCK_TOKENS + position % BLOCK_TOKENS;
         write6[slot * 2u * half + d] = x.x;
         write6[slot * 2u * half + d + half] = x.y;

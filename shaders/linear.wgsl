@@ -46,6 +46,17 @@ struct Params {
   extra0: u32,
   extra1: u32,
   extra2: u32,
+  extra3: u32,
+  extra4: u32,
+  // Of store and add: 1: read5 has the rows' biases.
+  biased: u32,
+  // Of store, unless 0: a sum x becomes tanh(capScale x), before it is multiplied by scale.
+  capScale: f32,
+  // What is stored, added or emitted is multiplied by it.
+  scale: f32,
+  // Of gate: it multiplies by x / (1 + exp(-x (gateLinear + gateCubic x^2))).
+  gateLinear: f32,
+  gateCubic: f32,
 }
 
 @group(0) @binding(0) var<uniform> params: Params;

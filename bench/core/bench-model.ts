@@ -4,7 +4,8 @@ import { type ModelConfig, parseModelConfig } from '../../src/checkpoint/model-c
 import { openSafetensors } from '../../src/checkpoint/safetensors.ts';
 import { readTokenBytes, type TokenBytes } from '../../src/checkpoint/token-bytes.ts';
 import type { WeightFormat } from '../../src/gpu/weight-format.ts';
-import { type LlamaConfig, llamaConfig } from '../../src/model/llama-config.ts';
+import { describeDecoder } from '../../src/model/describe-decoder.ts';
+import { type PlainDecoder, plainDecoder } from '../../src/model/plain-decoder.ts';
 import { type RandomDtype, randomCheckpoint } from './random-checkpoint.ts';
 
 /** Which model a run is about; plain data. */
@@ -20,7 +21,7 @@ export interface ModelChoice {
 export interface BenchModel {
   readonly name: string;
   readonly config: ModelConfig;
-  readonly llama: LlamaConfig;
+  readonly llama: PlainDecoder;
   readonly checkpoint: Checkpoint;
   readonly tokens: TokenBytes;
   readonly weights: WeightFormat;
@@ -35,7 +36,7 @@ export async function openModel(
 ): Promise<BenchModel> {
   const { name, folder } = choice;
   const config = parseModelConfig(choice.configText, `${name}.json`);
-  const llama = llamaConfig(config);
+  const llama = plainDecoder(describeDecoder(config).config);
   const stored = TORCH_TYPES[String(config.raw.torch_dtype)] ?? 'f32';
   if (folder !== undefined) {
     const [bytes, tokenizer] = await Promise.all(
@@ -46,7 +47,7 @@ export async function openModel(
     return { name, config, llama, checkpoint, tokens, weights: stored };
   }
   const weights = choice.weights ?? stored;
-  const checkpoint = randomCheckpoint(name, llama, DTYPES[weights]);
+  const checkpoint = randomCheckpoint(name, config, DTYPES[weights]);
   return { name, config, llama, checkpoint, tokens: anyTokens(llama.vocabSize), weights };
 }
 

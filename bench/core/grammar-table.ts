@@ -2,7 +2,6 @@ import { parseModelConfig } from '../../src/checkpoint/model-config.ts';
 import { GrammarPool } from '../../src/engine/grammar/grammar-pool.ts';
 import { grammarVocabulary } from '../../src/engine/grammar/grammar-vocabulary.ts';
 import type { Constraint } from '../../src/engine/request.ts';
-import { llamaConfig } from '../../src/model/llama-config.ts';
 import { loadDecoder } from '../../src/model/load-decoder.ts';
 import { BLOCK_TOKENS, type Runner } from '../../src/model/runner.ts';
 import { BenchEngine, type Job } from './bench-engine.ts';
@@ -83,7 +82,7 @@ async function open({ device, model, startGrammarWorker }: Setting, vocabulary: 
   const context = Math.min(CONTEXT, config.contextLength);
   const tokens = cutVocabulary(vocabulary);
   const grammars = new GrammarPool(grammarVocabulary(tokens, vocabulary, [STOP_ID]), await startGrammarWorker());
-  const runner = await loadDecoder(device, randomCheckpoint(model.name, llamaConfig(config), 'F32'), config, {
+  const runner = await loadDecoder(device, randomCheckpoint(model.name, config, 'F32'), config, {
     maxRows: MOST_ROWS,
     maxSequences: MOST_ROWS,
     contextLength: context,

@@ -2,7 +2,6 @@ import type { Checkpoint } from '../../src/checkpoint/checkpoint.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/checkpoint/model-config.ts';
 import type { TokenBytes } from '../../src/checkpoint/token-bytes.ts';
 import { readModel } from '../../src/engine/read-model.ts';
-import { llamaConfig } from '../../src/model/llama-config.ts';
 import type { LoadOptions } from '../../src/model/load-decoder.ts';
 import { fetchManifest, relayFiles } from '../../src/node/model-files.ts';
 import { anyTokens } from './bench-model.ts';
@@ -37,10 +36,9 @@ export async function openBenchModel({ name, weights }: ModelRequest): Promise<O
     return { name: manifest.name, weights: said, config, checkpoint, tokens, quantisation };
   }
   const config = parseModelConfig(weights.configText, `${name}.json`);
-  const llama = llamaConfig(config);
-  const checkpoint = randomCheckpoint(name, llama, DTYPES[weights.quant]);
+  const checkpoint = randomCheckpoint(name, config, DTYPES[weights.quant]);
   const said = `random ${DTYPES[weights.quant]}`;
-  return { name, weights: said, config, checkpoint, tokens: anyTokens(llama.vocabSize), quantisation: undefined };
+  return { name, weights: said, config, checkpoint, tokens: anyTokens(config.vocabSize), quantisation: undefined };
 }
 
 function isMatrix({ shape }: { readonly shape: readonly number[] }): boolean {

@@ -1,6 +1,7 @@
 import type { Checkpoint, TensorInfo } from '../../src/checkpoint/checkpoint.ts';
-import { EMBEDDING_NAME, FINAL_NORM_NAME, HEAD_NAME, layerNames } from '../../src/model/decoder-tensors.ts';
-import type { LlamaConfig } from '../../src/model/llama-config.ts';
+import type { ModelConfig } from '../../src/checkpoint/model-config.ts';
+import { describeDecoder } from '../../src/model/describe-decoder.ts';
+import { plainDecoder } from '../../src/model/plain-decoder.ts';
 
 import { blockBytes, type RandomBlockType, randomBlocks } from './random-blocks.ts';
 
@@ -19,7 +20,7 @@ const FORMATS: Readonly<Record<FloatDtype, { bytes: number; randomBits: number; 
  * model has to be downloaded and none is held. Norms are 1; floats of a matrix are ±[1, 2) times a power of two that
  * keeps the size of what the matrix is multiplied with; of GGML's types see randomBlocks.
  */
-export function randomCheckpoint(name: string, config: LlamaConfig, dtype: RandomDtype): Checkpoint {
+export function randomCheckpoint(name: string, config: ModelConfig, dtype: RandomDtype): Checkpoint {
   const tensors = new Map<string, TensorInfo>();
   let offset = 0;
   for (const [tensor, shape] of shapes(config)) {
@@ -45,30 +46,30 @@ function isFloat(dtype: RandomDtype): dtype is FloatDtype {
   return Object.hasOwn(FORMATS, dtype);
 }
 
-function shapes(config: LlamaConfig): [string, readonly number[]][] {
-  const { hiddenSize, intermediateSize, vocabSize } = config;
-  const queries = config.heads * config.headSize;
-  const keys = config.kvHeads * config.headSize;
-  const layers = Array.from({ length: config.layers }, (_, layer): [string, readonly number[]][] => {
-    const names = layerNames(layer);
-    return [
-      [names.attentionNorm, [hiddenSize]],
-      [names.query, [queries, hiddenSize]],
-      [names.key, [keys, hiddenSize]],
-      [names.value, [keys, hiddenSize]],
-      [names.attentionOutput, [hiddenSize, queries]],
-      [names.feedForwardNorm, [hiddenSize]],
-      [names.gate, [intermediateSize, hiddenSize]],
-      [names.up, [intermediateSize, hiddenSize]],
-      [names.down, [hiddenSize, intermediateSize]],
-    ];
-  });
-  return [
-    [EMBEDDING_NAME, [vocabSize, hiddenSize]],
-    ...layers.flat(),
-    [FINAL_NORM_NAME, [hiddenSize]],
-    ...(config.tiedHead ? [] : [[HEAD_NAME, [vocabSize, hiddenSize]] as [string, readonly number[]]]),
-  ];
+function shapes(modelConfig: ModelConfig): [string, readonly number[]][] {
+  const { config, names } = describeDecoder(modelConfig);
+  const { layers, hiddenSize, intermediateSize, vocabSize, ...plain } = plainDecoder(config);
+  const queries = plain.heads * plain.headSize;
+  const keys = plain.kvHeads * plain.headSize;
+  const all: [string, readonly number[]][] = [[names.embedding.tensor, [vocabSize, hiddenSize]]];
+  for (let layer = 0; layer < layers; layer++) {
+    const { query, key, value, attentionOutput, attentionNorm, feedForwardNorm, feedForward } = names.layer(layer);
+    if (feedForward.kind !== 'gated') throw new Error('a plain decoder has gated networks');
+    all.push(
+      [attentionNorm!.weight, [hiddenSize]],
+      [query.weight.tensor, [queries, hiddenSize]],
+      [key.weight.tensor, [keys, hiddenSize]],
+      [value.weight.tensor, [keys, hiddenSize]],
+      [attentionOutput.weight.tensor, [hiddenSize, queries]],
+      [feedForwardNorm!.weight, [hiddenSize]],
+      [feedForward.gate.weight.tensor, [intermediateSize, hiddenSize]],
+      [feedForward.up.weight.tensor, [intermediateSize, hiddenSize]],
+      [feedForward.down.weight.tensor, [hiddenSize, intermediateSize]],
+    );
+  }
+  all.push([names.finalNorm.weight, [hiddenSize]]);
+  if (!plain.tiedHead) all.push([names.head.tensor, [vocabSize, hiddenSize]]);
+  return all;
 }
 
 function randomBytes(tensor: TensorInfo, dtype: FloatDtype, from: number, length: number): Uint8Array {

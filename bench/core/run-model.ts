@@ -4,9 +4,10 @@ import { prepareKernels } from '../../src/engine/prepare-kernels.ts';
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { Random } from '../../src/gpu/testing/random.ts';
 import { decoderKernels } from '../../src/model/decoder-kernels.ts';
+import { describeDecoder } from '../../src/model/describe-decoder.ts';
 import type { GpuRunner } from '../../src/model/gpu-runner.ts';
-import { llamaConfig } from '../../src/model/llama-config.ts';
 import { loadDecoder } from '../../src/model/load-decoder.ts';
+import { plainDecoder } from '../../src/model/plain-decoder.ts';
 import { BLOCK_TOKENS } from '../../src/model/runner.ts';
 import { describeAdapter } from './describe-adapter.ts';
 import { GenerationTimes } from './generation-times.ts';
@@ -116,7 +117,7 @@ async function load(
 }
 
 function workOf({ config }: OpenedModel, runner: GpuRunner, roofline: Roofline): Work {
-  const llama = llamaConfig(config);
+  const llama = plainDecoder(describeDecoder(config).config);
   const { layerWeights } = new Work(llama, 0, roofline);
   const weights = layerWeights + llama.vocabSize * llama.hiddenSize * (llama.tiedHead ? 1 : 2);
   return new Work(llama, runner.weightBytes / weights, roofline);

@@ -1,5 +1,4 @@
 import { parseModelConfig } from '../../src/checkpoint/model-config.ts';
-import { llamaConfig } from '../../src/model/llama-config.ts';
 import { loadDecoder } from '../../src/model/load-decoder.ts';
 import {
   BLOCK_TOKENS,
@@ -86,7 +85,7 @@ export async function samplingTable(setting: Setting): Promise<BenchTable> {
 function openRunner({ device, model }: Setting, vocabulary: number): Promise<Runner> {
   const text = JSON.stringify({ ...model.config.raw, vocab_size: vocabulary });
   const config = parseModelConfig(text, `${model.name} with ${vocabulary} ids`);
-  return loadDecoder(device, randomCheckpoint(model.name, llamaConfig(config), 'F32'), config, {
+  return loadDecoder(device, randomCheckpoint(model.name, config, 'F32'), config, {
     maxRows: 8,
     maxSequences: 8,
     maxTopLogprobs: 20,

@@ -1,4 +1,4 @@
-import type { LlamaConfig } from '../../src/model/llama-config.ts';
+import type { PlainDecoder } from '../../src/model/plain-decoder.ts';
 import type { Roofline } from './report.ts';
 
 /** Rows of a step, or of several. */
@@ -13,12 +13,12 @@ export interface Rows {
 
 /** What a model's steps cost at least, on an adapter that does nothing but this at full speed. */
 export class Work {
-  readonly #config: LlamaConfig;
+  readonly #config: PlainDecoder;
   readonly #weightBytes: number;
   readonly #roofline: Roofline;
 
   /** `weightBytes`: of one weight, on average. */
-  constructor(config: LlamaConfig, weightBytes: number, roofline: Roofline) {
+  constructor(config: PlainDecoder, weightBytes: number, roofline: Roofline) {
     this.#config = config;
     this.#weightBytes = weightBytes;
     this.#roofline = roofline;

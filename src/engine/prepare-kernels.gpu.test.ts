@@ -11,10 +11,9 @@ const PRODUCT = { part: { tiles: 2, columns: 96, format: 'f32' }, form: { finish
 const NEEDS: KernelNeeds = {
   products: [{ ...PRODUCT, uses: 1 }],
   attention: { heads: 4, kvHeads: 2, headSize: 8, kvFormat: 'f32' },
-  embeddings: ['f32'],
+  embeddings: [{ format: 'f32', of: 'tokens with norm' }],
   vocabulary: 512,
-  rope: false,
-  swiglu: false,
+  rows: ['rms-norm'],
 };
 /** Other tests try these. */
 const PASSED = ['attention f32 threads', 'embedding f32', 'rms-norm', 'sampler'].map((name) => ({ name, ms: 0 }));

@@ -6,6 +6,7 @@ import splitCode from '../../shaders/attention-split.wgsl?raw';
 import tilesCode from '../../shaders/attention-tiles.wgsl?raw';
 import wholeCode from '../../shaders/attention-whole.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
+import tanhCode from '../../shaders/tanh.wgsl?raw';
 import type { AttentionShape } from './attention.ts';
 import { type AttentionChoice, TILE_THREADS, tileLines } from './attention-choice.ts';
 import type { Gpu } from './gpu.ts';
@@ -33,11 +34,21 @@ export async function compileAttention(
   return form === 'tiles' ? compileTiles(gpu, shape, of) : compileThreads(gpu, shape, of);
 }
 
+function kernelName({ kvFormat, cap }: AttentionShape, of: keyof AttentionChoice): string {
+  return `attention-${of} ${kvFormat}${cap === undefined ? '' : ' capped'}`;
+}
+
+function sharedCode({ kvFormat, cap }: AttentionShape): string[] {
+  const capped = cap !== undefined;
+  const keys = expandTemplate(keysCode, { CAPPED: capped ? 1 : 0, PLAIN: capped ? 0 : 1 });
+  return [stepCode, tanhCode, keys, KV_FORMATS[kvFormat].code];
+}
+
 async function compileThreads(gpu: Gpu, shape: AttentionShape, of: keyof AttentionChoice): Promise<AttentionKernel> {
   const constants = { HEAD_WORDS: shape.headSize / 4 };
-  const shared = [stepCode, keysCode, KV_FORMATS[shape.kvFormat].code, expandTemplate(splitCode, constants)];
+  const shared = [...sharedCode(shape), expandTemplate(splitCode, constants)];
   const kernel = await Kernel.compile(gpu, {
-    name: `attention-${of} ${shape.kvFormat}`,
+    name: kernelName(shape, of),
     code:
       of === 'whole'
         ? [...shared, ruleCode, expandTemplate(wholeCode, constants)]
@@ -50,7 +61,7 @@ async function compileThreads(gpu: Gpu, shape: AttentionShape, of: keyof Attenti
 }
 
 async function compileTiles(gpu: Gpu, shape: AttentionShape, of: keyof AttentionChoice): Promise<AttentionKernel> {
-  const { headSize, heads, kvHeads, kvFormat } = shape;
+  const { headSize, heads, kvHeads } = shape;
   const lines = tileLines(shape, of);
   if (lines === undefined) throw new RangeError(`heads of ${headSize} numbers are too large for tiles`);
   const words = headSize / 4;
@@ -60,8 +71,8 @@ async function compileTiles(gpu: Gpu, shape: AttentionShape, of: keyof Attention
     PAIRS: Math.ceil((lines * words) / TILE_THREADS),
   };
   const kernel = await Kernel.compile(gpu, {
-    name: `attention-${of} ${kvFormat} tiles`,
-    code: [stepCode, keysCode, KV_FORMATS[kvFormat].code, ruleCode, expandTemplate(tilesCode, counts)],
+    name: `${kernelName(shape, of)} tiles`,
+    code: [...sharedCode(shape), ruleCode, expandTemplate(tilesCode, counts)],
     constants: { HEAD_WORDS: words, LINES: lines, THREADS: TILE_THREADS },
     bindings: ['uniform', 'read', 'read', 'read', 'write'],
     threads: TILE_THREADS,

@@ -11,7 +11,7 @@ const TOLERANCE = 1e-3;
 
 /** A form of attention over ragged rows, whole and in parts. Rejects with TrialFailure where it is wrong. */
 export async function tryAttention(trial: KernelTrial, shape: AttentionShape, form: AttentionForm): Promise<void> {
-  const { heads, kvHeads, headSize, window = 0, bidirectional = false } = shape;
+  const { heads, kvHeads, headSize, window = 0, bidirectional = false, scale, cap } = shape;
   const data = new TrialData(headSize);
   const pool = new KvPool(BLOCKS, kvHeads, headSize);
   pool.values.set(data.numbers(pool.values.length, 2));
@@ -46,7 +46,7 @@ export async function tryAttention(trial: KernelTrial, shape: AttentionShape, fo
     for (let head = 0; head < heads; head++) {
       const at = (row * heads + head) * headSize;
       const kvHead = Math.floor(head / (heads / kvHeads));
-      const one = { query: query.slice(at, at + headSize), kvHead, blockTable, first, end };
+      const one = { query: query.slice(at, at + headSize), kvHead, blockTable, first, end, scale, cap };
       expected.set(attentionReference(pool, one), at);
     }
   });

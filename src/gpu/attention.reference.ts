@@ -8,20 +8,24 @@ export interface AttentionQuery {
   /** Keys [first, end) that the row sees. */
   readonly first: number;
   readonly end: number;
+  /** Default: 1 / √headSize. */
+  readonly scale?: number | undefined;
+  /** Scores become cap · tanh(score / cap); default: they don't. */
+  readonly cap?: number | undefined;
 }
 
-/** softmax(q · K / sqrt(headSize)) V over the keys of a block table: [headSize], in float64. */
+/** softmax(scale q · K, capped) V over the keys of a block table: [headSize], in float64. */
 export function attentionReference(
   pool: KvPool,
-  { query, kvHead, blockTable, first, end }: AttentionQuery,
+  { query, kvHead, blockTable, first, end, scale = 1 / Math.sqrt(query.length), cap }: AttentionQuery,
 ): Float32Array {
-  const scale = 1 / Math.sqrt(query.length);
   const scores: number[] = [];
   for (let key = first; key < end; key++) {
     const k = pool.at('key', blockTable, key, kvHead);
     let product = 0;
     for (let d = 0; d < query.length; d++) product += query[d]! * k[d]!;
-    scores.push(product * scale);
+    const score = product * scale;
+    scores.push(cap === undefined ? score : cap * Math.tanh(score / cap));
   }
   const high = scores.reduce((a, b) => Math.max(a, b), Number.NEGATIVE_INFINITY);
   const output = new Float64Array(query.length);

@@ -3,6 +3,7 @@ import { type AttentionKernel, compileAttention, compileMerge } from './attentio
 import type { Gpu } from './gpu.ts';
 import type { Kernel } from './kernel.ts';
 import type { KvFormat } from './kv-format.ts';
+import { FIRST_TABLE_WORD } from './step-layout.ts';
 
 export interface AttentionShape {
   readonly heads: number;
@@ -15,6 +16,12 @@ export interface AttentionShape {
   readonly window?: number;
   /** A row sees every key of its sequence, later ones too. */
   readonly bidirectional?: boolean;
+  /** Multiplies the products of query and key; default: 1 / √headSize. */
+  readonly scale?: number;
+  /** Scores become cap · tanh(score / cap). */
+  readonly cap?: number;
+  /** Which word of a sequence's metadata has its block table; default: that of KV group 0. */
+  readonly tableWord?: number;
 }
 
 export interface AttentionBuffers {
@@ -79,9 +86,11 @@ export class Attention {
     const fields = [
       shape.heads,
       shape.kvHeads,
-      { f32: 1 / Math.sqrt(shape.headSize) },
+      { f32: shape.scale ?? 1 / Math.sqrt(shape.headSize) },
       shape.window ?? 0,
       shape.bidirectional ? 1 : 0,
+      shape.tableWord ?? FIRST_TABLE_WORD,
+      { f32: shape.cap ?? 0 },
     ];
     const { step, query, kv, output } = buffers;
     const [wholeGroup, partsGroup, mergeGroup] = await Promise.all([

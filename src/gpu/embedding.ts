@@ -19,7 +19,17 @@ export interface EmbeddingBuffers {
   readonly norm?: { readonly gain: GPUBuffer; readonly scaled: GPUBuffer; readonly squares: GPUBuffer };
 }
 
-/** Rows of the embedding matrix by the step's tokens; see shaders/embedding.wgsl. */
+/** What a row is embedded by: its token, into the output; or its position, which is added to the output. */
+export type EmbeddingOf = 'tokens' | 'tokens with norm' | 'positions';
+
+export interface EmbeddingShape {
+  /** Multiplies the matrix; default: 1. */
+  readonly scale?: number;
+  /** Of positions; default: of tokens. */
+  readonly positions?: boolean;
+}
+
+/** Rows of an embedding matrix by the step's tokens or positions; see shaders/embedding.wgsl. */
 export class Embedding {
   readonly #columns: number;
   readonly #words: number;
@@ -45,20 +55,31 @@ export class Embedding {
   }
 
   /** Compiles what a matrix with parts of this format will ask for, so that it needn't wait for the weights. */
-  static async compile(gpu: Gpu, format: MatrixFormat): Promise<void> {
-    await compileEmbedding(gpu, format, true);
+  static async compile(gpu: Gpu, format: MatrixFormat, of: EmbeddingOf): Promise<void> {
+    await compileEmbedding(gpu, format, of);
   }
 
-  static async create(gpu: Gpu, matrix: WeightMatrix, buffers: EmbeddingBuffers): Promise<Embedding> {
+  /** Throws RangeError where the norm's input is asked for of positions. */
+  static async create(
+    gpu: Gpu,
+    matrix: WeightMatrix,
+    buffers: EmbeddingBuffers,
+    { scale = 1, positions = false }: EmbeddingShape = {},
+  ): Promise<Embedding> {
     const words = rowWords(matrix.columns);
     const { norm } = buffers;
+    if (norm && positions) throw new RangeError('positions leave no norm its input');
+    const of = positions ? 'positions' : norm ? 'tokens with norm' : 'tokens';
     const lanes = norm ? 4 * squaresWords(matrix.columns) : words;
     const parts = await Promise.all(
       matrix.parts.map(async (part) => {
-        const kernel = await compileEmbedding(gpu, part.format, norm !== undefined);
+        const kernel = await compileEmbedding(gpu, part.format, of);
         const [weights, ...scales] = part.planes;
         const group = await kernel.bind(
-          [part.firstRow, part.rows, matrix.columns, words, wordsOfRow(part.format, matrix.columns), lanes],
+          [
+            ...[part.firstRow, part.rows, matrix.columns, words, wordsOfRow(part.format, matrix.columns), lanes],
+            { f32: scale },
+          ],
           [
             ...[buffers.step, weights!, buffers.lastIds, buffers.output],
             ...(norm ? [norm.gain, norm.scaled, norm.squares] : []),
@@ -89,12 +110,17 @@ export class Embedding {
   }
 }
 
-export function compileEmbedding(gpu: Gpu, format: MatrixFormat, norm: boolean): Promise<Kernel> {
+export function compileEmbedding(gpu: Gpu, format: MatrixFormat, of: EmbeddingOf): Promise<Kernel> {
   const layout = matrixLayout(format);
+  const norm = of === 'tokens with norm';
   const normed = norm ? (['read', 'write', 'write'] as const) : [];
+  const counts = {
+    ...{ NORM_INPUT: norm ? 1 : 0, PLAIN: of === 'tokens' ? 1 : 0 },
+    ...{ POSITIONS: of === 'positions' ? 1 : 0, TOKENS: of === 'positions' ? 0 : 1 },
+  };
   return Kernel.compile(gpu, {
     name: `embedding ${format}`,
-    code: [stepCode, ...layout.code, expandTemplate(code, { NORM_INPUT: norm ? 1 : 0, PLAIN: norm ? 0 : 1 })],
+    code: [stepCode, ...layout.code, expandTemplate(code, counts)],
     constants: { ...layout.constants, SCALES_BINDING: 5 + normed.length },
     bindings: [
       ...(['uniform', 'read', 'read', 'read', 'write'] as const),

@@ -1,4 +1,5 @@
 import type { AttentionShape } from './attention.ts';
+import type { EmbeddingOf } from './embedding.ts';
 import type { LinearPartShape } from './linear-choice.ts';
 import type { LinearForm } from './linear-variant.ts';
 import type { MatrixFormat } from './weight-format.ts';
@@ -16,15 +17,34 @@ export interface ProductNeed {
 /** Which kernels a model's steps run, as far as its files tell before a weight is read. */
 export interface KernelNeeds {
   readonly products: readonly ProductNeed[];
+  /** Layers differ in the window alone, which kernels are told. */
   readonly attention: AttentionShape;
-  /** Formats of the embedding's parts. */
-  readonly embeddings: readonly MatrixFormat[];
+  readonly embeddings: readonly EmbeddingNeed[];
   readonly vocabulary: number;
-  /** q, k, v of some layer can't be paired: rotary embedding has a kernel of its own. */
-  readonly rope: boolean;
-  /** Likewise gate and up. */
-  readonly swiglu: boolean;
+  readonly rows: readonly RowKernel[];
 }
+
+/** Of a part of an embedding matrix. */
+export interface EmbeddingNeed {
+  readonly format: MatrixFormat;
+  readonly of: EmbeddingOf;
+}
+
+/** Kernels that go over rows of activations, beside products. */
+export const ROW_KERNELS = [
+  'rms-norm',
+  'layer-norm',
+  'norm-input',
+  'add-normed',
+  // Where q, k, v of some layer don't come out of their product rotated: without a norm of q and k, and with either.
+  'rope',
+  'rope head norm',
+  'rope row norm',
+  // Likewise where an activation isn't the product's finish.
+  'activate-rows',
+] as const;
+
+export type RowKernel = (typeof ROW_KERNELS)[number];
 
 /** Names what is chosen for: products of one key get one choice. */
 export function productKey({ tiles, columns, format }: LinearPartShape, form: LinearForm): string {

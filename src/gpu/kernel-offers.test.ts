@@ -22,10 +22,9 @@ const QUANTISED: KernelNeeds = {
     { part: { tiles: 8, columns: 512, format: 'q4-32-f16' }, form: { finish: 'emit', normed: false }, uses: 1 },
   ],
   attention: { heads: 4, kvHeads: 2, headSize: 8, kvFormat: 'f32' },
-  embeddings: ['f32'],
+  embeddings: [{ format: 'f32', of: 'tokens with norm' }],
   vocabulary: 512,
-  rope: false,
-  swiglu: false,
+  rows: ['rms-norm'],
 };
 const DENSE: KernelNeeds = {
   ...QUANTISED,

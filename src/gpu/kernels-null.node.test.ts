@@ -1,11 +1,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { ActivateRows } from './activate-rows.ts';
+import { AddNormed } from './add-normed.ts';
 import { AdjustLogits } from './adjust-logits.ts';
 import { attentionChoices } from './attention-choice.ts';
 import { compileAttention, compileMerge } from './attention-kernels.ts';
 import { compileEmbedding } from './embedding.ts';
 import { Gpu } from './gpu.ts';
 import { KvCopy } from './kv-copy.ts';
+import { LayerNorm } from './layer-norm.ts';
 import { candidates } from './linear-candidates.ts';
 import { defaultChoice } from './linear-choice.ts';
 import type { LinearFeatures } from './linear-features.ts';
@@ -17,7 +20,6 @@ import { RmsNorm } from './rms-norm.ts';
 import { Rope } from './rope.ts';
 import { compileBest, compileBuckets, compileDraws } from './sampler-kernels.ts';
 import { StepAdvance } from './step-advance.ts';
-import { Swiglu } from './swiglu.ts';
 import { isQuantFormat, type MatrixFormat } from './weight-format.ts';
 
 const FORMATS: readonly MatrixFormat[] = ['f32', 'f16', 'bf16', ...QUANT_FORMATS];
@@ -100,14 +102,18 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
   // Whatever a kernel binds.
   const buffers = new Proxy({}, { get: () => buffer }) as never;
   for (const format of FORMATS) {
-    for (const normed of [true, false]) await compileEmbedding(gpu, format, normed);
+    for (const of of ['tokens with norm', 'tokens', 'positions'] as const) await compileEmbedding(gpu, format, of);
   }
   for (const headSize of [64, 128]) {
     const shape = { heads: 8, kvHeads: 2, headSize, kvFormat: 'f32' } as const;
     for (const choice of attentionChoices(shape)) {
-      for (const of of ['whole', 'parts'] as const) await compileAttention(gpu, shape, of, choice);
+      for (const of of ['whole', 'parts'] as const) {
+        for (const more of [{}, { cap: 30 }]) await compileAttention(gpu, { ...shape, ...more }, of, choice);
+      }
     }
-    await Rope.create(gpu, shape, buffers);
+    for (const of of [undefined, 'head', 'row'] as const) {
+      await Rope.create(gpu, { ...shape, qkNorm: of && { of, epsilon: 1e-6 } }, buffers);
+    }
   }
   for (const vocabulary of [128, 127]) {
     for (const small of [true, false]) {
@@ -124,7 +130,9 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
     compileMerge(gpu),
     RmsNorm.create(gpu, { columns: 64, epsilon: 1e-5, of: 'rows' }, buffers),
     NormInput.create(gpu, 64, buffers),
-    Swiglu.create(gpu, 64, buffers),
+    ActivateRows.create(gpu, { columns: 64, activation: 'silu', gated: true }, buffers),
+    AddNormed.create(gpu, { columns: 64, epsilon: 1e-5, scale: 1 }, buffers),
+    LayerNorm.create(gpu, { columns: 64, epsilon: 1e-5, of: 'rows' }, buffers),
     KvCopy.create(gpu, 4096, buffers),
     StepAdvance.create(gpu, buffer),
   ]);

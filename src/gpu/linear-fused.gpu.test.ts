@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ActivateRows } from './activate-rows.ts';
 import { linearReference } from './linear.reference.ts';
 import { Linear, type LinearFinish, type LinearShape } from './linear.ts';
 import { NormInput, squaresWords } from './norm-input.ts';
 import { rmsNormReference } from './rms-norm.reference.ts';
 import { Rope } from './rope.ts';
-import { ropeTable } from './rope-table.ts';
+import { plainTurns, ropeTable } from './rope-table.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
-import { Swiglu } from './swiglu.ts';
 import { bits, KernelBench, largestError, paddedRow } from './testing/kernel-bench.ts';
 import { randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
@@ -68,7 +68,8 @@ describe.each(FORMATS)('%s', (format) => {
         const input = await bench.rows(random.normals(rows * inner, 3), inner);
         const both = await product(bench, plain, step, input, rows, 2 * columns);
         const expected = await bench.zeros(rows * 4 * rowWords(columns));
-        const swiglu = await Swiglu.create(bench.gpu, columns, { step, input: both, output: expected });
+        const shape = { columns, activation: 'silu', gated: true } as const;
+        const swiglu = await ActivateRows.create(bench.gpu, shape, { step, input: both, output: expected });
         await bench.run((pass) => swiglu.encode(pass, rows));
         const fused = await product(other, paired, step, input, rows, columns, { kind: 'gate' });
         expect(bits(await bench.read(fused))).toEqual(bits(await bench.read(expected)));
@@ -92,7 +93,7 @@ describe.each(FORMATS)('%s', (format) => {
       );
       const paired = (await WeightMatrix.loadPaired(bench.gpu, inner, parts, headSize / 2))!;
       const plain = await bench.matrix(inner, ...parts);
-      const table = await bench.buffer(ropeTable(64, headSize, 10_000));
+      const table = await bench.buffer(ropeTable(64, plainTurns(headSize, 10_000)));
       const shape = { heads, kvHeads, headSize, kvFormat: 'f32' } as const;
       for (const rows of ROWS) {
         const { buffer: step } = await bench.step([

@@ -10,6 +10,7 @@ import quantUnit from '../../shaders/linear-quant.wgsl?raw';
 import sumsCode from '../../shaders/linear-sums.wgsl?raw';
 import normFactorCode from '../../shaders/norm-factor.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
+import tanhCode from '../../shaders/tanh.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import {
@@ -80,6 +81,7 @@ export class LinearKernel {
       code: [
         ...half.map((name) => `alias ${name};`),
         stepCode,
+        tanhCode,
         normFactorCode,
         ...layout.code,
         expandTemplate(template, { ...counts, ...numbers, ROWS: rows, COLUMNS: columns }),

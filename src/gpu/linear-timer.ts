@@ -6,7 +6,7 @@ import { Linear, type LinearFinish } from './linear.ts';
 import type { LinearChoice } from './linear-choice.ts';
 import { squaresWords } from './norm-input.ts';
 import { timePass } from './pass-timer.ts';
-import { ropeTable } from './rope-table.ts';
+import { plainTurns, ropeTable } from './rope-table.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
 import { TIMED_COLUMNS, type Times } from './tuner-pick.ts';
@@ -65,7 +65,7 @@ export class LinearTimer {
         trial.zeros(4 * rowWords(tiles * TILE_ROWS)),
         trial.zeros(outputs),
         trial.zeros(columns * 4 * squaresWords(tiles * TILE_ROWS)),
-        trial.buffer(ropeTable(columns, shape.headSize, 10_000)),
+        trial.buffer(ropeTable(columns, plainTurns(shape.headSize, 10_000))),
         trial.zeros(Math.ceil(columns / 16) * 2 * 16 * tiles * TILE_ROWS),
       ]);
       const heads = Math.floor((tiles * TILE_ROWS) / shape.headSize);

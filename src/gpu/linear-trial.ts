@@ -1,3 +1,4 @@
+import { activationReference } from './activation.reference.ts';
 import type { Precision } from './kernel-choices.ts';
 import { formName } from './kernel-needs.ts';
 import { expectNear, type KernelTrial, paddedRows } from './kernel-trial.ts';
@@ -8,10 +9,9 @@ import { isFast, type LinearForm, type LinearVariant, variantName } from './line
 import { squaresWords } from './norm-input.ts';
 import { rmsNormReference } from './rms-norm.reference.ts';
 import { ropeReference } from './rope.reference.ts';
-import { ropeTable } from './rope-table.ts';
+import { plainTurns, ropeTable } from './rope-table.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
-import { swigluReference } from './swiglu.reference.ts';
 import { TrialData } from './trial-data.ts';
 import { isQuantFormat, type MatrixFormat, TILE_ROWS } from './weight-format.ts';
 import { WeightMatrix } from './weight-matrix.ts';
@@ -132,26 +132,42 @@ async function arrange(trial: KernelTrial, data: TrialData, form: LinearForm, si
 
   switch (form.finish) {
     case 'store': {
-      const output = await trial.zeros(columns * 4 * rowWords(rows));
-      const expected = [padded(sums)];
-      return { shape: shapeOf(rows, { kind: 'store' }), buffers: { step, input, output }, results: [output], expected };
+      const [bias, scale, cap] = [data.numbers(rows), 0.75, 2];
+      const [output, biasBuffer] = await Promise.all([
+        trial.zeros(columns * 4 * rowWords(rows)),
+        trial.rows(bias, rows),
+      ]);
+      const capped = (sum: number, row: number) => cap * Math.tanh((scale * (sum + bias[row]!)) / cap);
+      const expected = [padded(sums.map((one) => one.map(capped)))];
+      const shape = shapeOf(rows, { kind: 'store', bias: biasBuffer, scale, cap });
+      return { shape, buffers: { step, input, output }, results: [output], expected };
     }
     case 'gate': {
       const output = await trial.zeros(columns * 4 * rowWords(rows / 2));
-      const expected = [padded(sums.map(swigluReference))];
-      const shape = shapeOf(rows / 2, { kind: 'gate' });
+      // What SiLU takes, and the cube.
+      const activation = 'gelu-tanh';
+      const gated = (one: Float32Array) =>
+        one.slice(0, rows / 2).map((gate, i) => activationReference(activation, gate) * one[rows / 2 + i]!);
+      const expected = [padded(sums.map(gated))];
+      const shape = shapeOf(rows / 2, { kind: 'gate', activation });
       return { shape, buffers: { step, input, output }, results: [output], expected };
     }
     case 'add':
     case 'emit': {
       const residual = data.numbers(columns * rows);
       const nextGain = data.numbers(rows);
-      const total = sums.map((sum, c) => sum.map((value, row) => value + residual[c * rows + row]!));
+      const scale = 0.75;
+      // An emitted product's bias would have no place: read5 is the gain.
+      const bias = form.finish === 'add' ? data.numbers(rows) : new Float32Array(rows);
+      const total = sums.map((sum, c) =>
+        sum.map((value, row) => scale * (value + bias[row]!) + residual[c * rows + row]!),
+      );
       const all = Float32Array.from(total.flatMap((one) => [...one]));
       const output = await trial.rows(residual, rows);
       const buffers = { step, input, output };
       if (form.finish === 'add') {
-        return { shape: shapeOf(rows, { kind: 'add' }), buffers, results: [output], expected: [padded(total)] };
+        const shape = shapeOf(rows, { kind: 'add', scale, bias: await trial.rows(bias, rows) });
+        return { shape, buffers, results: [output], expected: [padded(total)] };
       }
       const [gainBuffer, scaledOut, squaresOut] = await Promise.all([
         trial.rows(nextGain, rows),
@@ -159,7 +175,7 @@ async function arrange(trial: KernelTrial, data: TrialData, form: LinearForm, si
         trial.zeros(columns * 4 * squaresWords(rows)),
       ]);
       return {
-        shape: shapeOf(rows, { kind: 'emit', gain: gainBuffer, scaled: scaledOut, squares: squaresOut }),
+        shape: shapeOf(rows, { kind: 'emit', scale, gain: gainBuffer, scaled: scaledOut, squares: squaresOut }),
         buffers,
         results: [output, scaledOut, squaresOut],
         expected: [
@@ -184,7 +200,7 @@ async function arrangeRotate(
   const { heads, kvHeads, headSize } = ROTATED;
   const columns = sums.length;
   const blocks = Math.ceil(columns / 16);
-  const turns = ropeTable(columns, headSize, 10_000);
+  const turns = ropeTable(columns, plainTurns(headSize, 10_000));
   const query = new Float32Array(columns * heads * headSize);
   const kvValues = new Float32Array(blocks * 2 * kvHeads * 16 * headSize);
   sums.forEach((sum, row) => {

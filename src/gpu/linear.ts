@@ -11,7 +11,7 @@ import { LinearKernel } from './linear-kernel.ts';
 import type { LinearForm, LinearVariant } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
-import { STEP_HEADER } from './step-layout.ts';
+import { FIRST_TABLE_WORD, STEP_HEADER } from './step-layout.ts';
 import { type MatrixFormat, wordsOfRow } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
 
@@ -25,9 +25,25 @@ export interface LinearBuffers {
 
 /** What becomes of the sums; see LinearForm. */
 export type LinearFinish =
-  | { readonly kind: 'store' | 'add' | 'gate' }
+  | {
+      readonly kind: 'store';
+      /** [rows padded to 4] f32, added to the sums. */
+      readonly bias?: GPUBuffer | undefined;
+      /** Multiplies sums with their bias; default: 1. */
+      readonly scale?: number;
+      /** Then x becomes cap · tanh(x / cap); default: it doesn't. */
+      readonly cap?: number | undefined;
+    }
+  | { readonly kind: 'add'; readonly bias?: GPUBuffer | undefined; readonly scale?: number }
+  | {
+      readonly kind: 'gate';
+      /** Default: SiLU. */
+      readonly activation?: GateActivation;
+    }
   | {
       readonly kind: 'emit';
+      /** Multiplies what is added; default: 1. */
+      readonly scale?: number;
       /** The next norm's weights, [rows padded to 4] f32. */
       readonly gain: GPUBuffer;
       /** Like the output. */
@@ -40,11 +56,16 @@ export type LinearFinish =
       readonly heads: number;
       readonly kvHeads: number;
       readonly headSize: number;
-      /** Of ropeTable. */
-      readonly table: GPUBuffer;
+      /** Of ropeTable, for whole heads; absent: queries and keys aren't rotated. */
+      readonly table: GPUBuffer | undefined;
       /** [blocks, 2, kvHeads, 16, headSize] f32. */
       readonly kv: GPUBuffer;
+      /** Default: that of KV group 0. */
+      readonly tableWord?: number;
     };
+
+/** Activations that the finish `gate` computes. */
+export type GateActivation = 'silu' | 'gelu-tanh';
 
 export interface LinearShape {
   /** Numbers from one column of `output` to the next. */
@@ -182,7 +203,9 @@ async function bindPart(
   await compileRest(gpu, part.format, form, choice, kernels);
   const [weights, ...scales] = part.planes;
   const unused = await gpu.placeholder();
-  const [fields, reads, writes, sums] = finishParts(finish);
+  const { extras = [], reads, writes, sums, scale = 1, capScale = 0 } = finishParts(finish);
+  const [gateLinear, gateCubic] = GATES[finish.kind === 'gate' ? (finish.activation ?? 'silu') : 'silu'];
+  const biased = 'bias' in finish && finish.bias !== undefined;
   const group = await kernels.matmul.kernel.bind(
     [
       // Pairs are numbered through all parts, and rows in each.
@@ -191,7 +214,9 @@ async function bindPart(
       ...[shape.outputStride, part.firstRow, shape.countWord, shape.firstColumn ?? 0, part.tiles],
       ...[norm ? matrix.columns : 0, { f32: norm?.epsilon ?? 0 }],
       squaresWords(norm ? matrix.columns : matrix.rows),
-      ...[FINISHES.indexOf(finish.kind), ...fields],
+      FINISHES.indexOf(finish.kind),
+      ...Array.from({ length: 5 }, (_, i) => extras[i] ?? 0),
+      ...[biased ? 1 : 0, { f32: capScale }, { f32: scale }, { f32: gateLinear }, { f32: gateCubic }],
     ],
     [
       ...[buffers.step, weights!, buffers.input, buffers.output],
@@ -213,16 +238,40 @@ async function bindPart(
 /** In the order of linear.wgsl's FINISH_*. */
 const FINISHES: readonly LinearForm['finish'][] = ['store', 'add', 'emit', 'gate', 'rotate'];
 
-/** The uniform's last fields; what is read and written beside input and output; where sums of squares go. */
-function finishParts(
-  finish: LinearFinish,
-): [fields: readonly number[], reads?: GPUBuffer, writes?: GPUBuffer, squares?: GPUBuffer] {
+/** Factors of x and x³ in the sigmoid that multiplies x: GELU's tanh form is x · sigmoid(2 √(2/π) (x + 0.044715 x³)). */
+const GATES: Readonly<Record<GateActivation, readonly [linear: number, cubic: number]>> = {
+  silu: [1, 0],
+  'gelu-tanh': [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715],
+};
+
+/** What a finish asks for beside input and output. */
+interface FinishParts {
+  /** The uniform's extra fields. */
+  readonly extras?: readonly number[];
+  readonly reads?: GPUBuffer | undefined;
+  readonly writes?: GPUBuffer;
+  /** Where sums of squares go. */
+  readonly sums?: GPUBuffer;
+  readonly scale?: number;
+  readonly capScale?: number;
+}
+
+function finishParts(finish: LinearFinish): FinishParts {
   switch (finish.kind) {
+    case 'store': {
+      const { bias, scale = 1, cap } = finish;
+      return cap === undefined ? { reads: bias, scale } : { reads: bias, scale: cap, capScale: scale / cap };
+    }
+    case 'add':
+      return { reads: finish.bias, scale: finish.scale ?? 1 };
     case 'emit':
-      return [[0, 0, 0], finish.gain, finish.scaled, finish.squares];
-    case 'rotate':
-      return [[finish.heads, finish.kvHeads, finish.headSize / 2], finish.table, finish.kv];
-    default:
-      return [[0, 0, 0]];
+      return { reads: finish.gain, writes: finish.scaled, sums: finish.squares, scale: finish.scale ?? 1 };
+    case 'gate':
+      return {};
+    case 'rotate': {
+      const { heads, kvHeads, headSize, table, kv, tableWord = FIRST_TABLE_WORD } = finish;
+      const turned = table ? heads + kvHeads : 0;
+      return { extras: [heads, kvHeads, headSize / 2, turned, tableWord], reads: table, writes: kv };
+    }
   }
 }

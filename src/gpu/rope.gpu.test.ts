@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { KvPool } from './kv-pool.reference.ts';
 import { ropeReference } from './rope.reference.ts';
 import { Rope } from './rope.ts';
-import { ropeTable } from './rope-table.ts';
+import { plainTurns, ropeTable } from './rope-table.ts';
 import { KernelBench, largestError } from './testing/kernel-bench.ts';
 import { Random } from './testing/random.ts';
 
@@ -24,7 +24,7 @@ test.each([
     const positions = 70;
     const blocks = 9;
     const random = new Random(headSize);
-    const table = ropeTable(positions, headSize, 10_000);
+    const table = ropeTable(positions, plainTurns(headSize, 10_000));
     const order = random.permutation(blocks);
     const sequences = [
       { slot: 0, tokens: new Uint32Array(21), startPosition: 14, blockTable: order.slice(0, 3) },
@@ -70,7 +70,7 @@ test.each([
 );
 
 test('the table is right where a shader would lose digits', () => {
-  const table = ropeTable(65_001, 8, 10_000);
+  const table = ropeTable(65_001, plainTurns(8, 10_000));
   // i = 0: the angle is the position itself.
   expect(table[65_000 * 8]!).toBeCloseTo(Math.cos(65_000), 7);
   expect(table[65_000 * 8 + 1]!).toBeCloseTo(Math.sin(65_000), 7);

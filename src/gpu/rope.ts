@@ -3,6 +3,11 @@ import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import { KV_FORMATS, type KvFormat } from './kv-format.ts';
+import { FIRST_TABLE_WORD } from './step-layout.ts';
+import { expandTemplate } from './template.ts';
+
+/** RMS norm of queries and keys: each head by itself, or all heads of a row together. */
+export type QkNorm = 'head' | 'row';
 
 export interface RopeShape {
   readonly heads: number;
@@ -10,24 +15,37 @@ export interface RopeShape {
   /** Numbers of a head; four divides it. */
   readonly headSize: number;
   readonly kvFormat: KvFormat;
+  /** Numbers of a head that are rotated, the first ones; 0: none. Default: all. */
+  readonly rotated?: number;
+  readonly qkNorm?: { readonly of: QkNorm; readonly epsilon: number } | undefined;
+  /** Biases are added first. */
+  readonly biased?: boolean;
+  /** Which word of a sequence's metadata has its block table; default: that of KV group 0. */
+  readonly tableWord?: number;
 }
 
 export interface RopeBuffers {
   readonly step: GPUBuffer;
   /** [rows, (heads + 2 kvHeads) headSize] f32. */
   readonly qkv: GPUBuffer;
-  /** [positions, headSize / 2, 2] f32, of ropeTable. */
-  readonly table: GPUBuffer;
+  /** [positions, rotated / 2, 2] f32, of ropeTable; where something is rotated. */
+  readonly table: GPUBuffer | undefined;
   /** [rows, heads, headSize] f32. */
   readonly query: GPUBuffer;
   /** [blocks, 2, kvHeads, 16, headSize]. */
   readonly kv: GPUBuffer;
+  /**
+   * Where there are biases or a norm: [(heads + 2 kvHeads) headSize] f32 biases, whatever they are where there are none, then the norm's
+   * weights: [2, headSize], or of a row [(heads + kvHeads) headSize].
+   */
+  readonly more?: GPUBuffer | undefined;
 }
 
-/** Rotary position embedding, and the write of K and V into the block pool; see shaders/rope.wgsl. */
+/** Biases, norms and rotary position embedding of q, k and v, and the write of K and V into the block pool; see shaders/rope.wgsl. */
 export class Rope {
   readonly #kernel: Kernel;
   readonly #group: GPUBindGroup;
+  /** 0: a workgroup a row. */
   readonly #threadsARow: number;
 
   private constructor(kernel: Kernel, group: GPUBindGroup, threadsARow: number) {
@@ -36,22 +54,44 @@ export class Rope {
     this.#threadsARow = threadsARow;
   }
 
-  static async create(gpu: Gpu, shape: RopeShape, buffers: RopeBuffers): Promise<Rope> {
-    const kernel = await Kernel.compile(gpu, {
-      name: `rope ${shape.kvFormat}`,
-      code: [stepCode, KV_FORMATS[shape.kvFormat].code, code],
-      bindings: ['uniform', 'read', 'read', 'read', 'write', 'write'],
+  /** Compiles what such a shape asks for. */
+  static compile(gpu: Gpu, { kvFormat, qkNorm }: RopeShape): Promise<Kernel> {
+    const row = qkNorm?.of === 'row';
+    const counts = { HEAD_NORM: qkNorm?.of === 'head' ? 1 : 0, ROW_NORM: row ? 1 : 0, THREAD_A_WORD: row ? 0 : 1 };
+    return Kernel.compile(gpu, {
+      name: ropeName(kvFormat, qkNorm?.of),
+      code: [stepCode, KV_FORMATS[kvFormat].code, expandTemplate(code, counts)],
+      bindings: ['uniform', 'read', 'read', 'read', 'write', 'write', 'read'],
     });
-    const words = shape.headSize / 4;
-    const allHeads = shape.heads + 2 * shape.kvHeads;
+  }
+
+  static async create(gpu: Gpu, shape: RopeShape, buffers: RopeBuffers): Promise<Rope> {
+    const { heads, kvHeads, headSize, rotated = headSize, qkNorm, biased = false } = shape;
+    if ((qkNorm || biased) && !buffers.more) throw new RangeError('biases and norms of q and k need their buffer');
+    if (rotated > 0 && !buffers.table) throw new RangeError('a rotation needs its table');
+    const kernel = await Rope.compile(gpu, shape);
+    const words = headSize / 4;
+    const allHeads = heads + 2 * kvHeads;
     const group = await kernel.bind(
-      [shape.heads, shape.kvHeads, words, allHeads * shape.headSize],
-      [buffers.step, buffers.qkv, buffers.table, buffers.query, buffers.kv],
+      [
+        ...[heads, kvHeads, words, allHeads * headSize, rotated / 2],
+        ...[shape.tableWord ?? FIRST_TABLE_WORD, biased ? 1 : 0, { f32: qkNorm?.epsilon ?? 0 }],
+      ],
+      [
+        ...[buffers.step, buffers.qkv, buffers.table ?? buffers.step, buffers.query, buffers.kv],
+        buffers.more ?? buffers.step,
+      ],
     );
-    return new Rope(kernel, group, allHeads * words);
+    return new Rope(kernel, group, qkNorm?.of === 'row' ? 0 : allHeads * words);
   }
 
   encode(pass: GPUComputePassEncoder, rows: number): void {
-    this.#kernel.dispatchThreads(pass, this.#group, rows * this.#threadsARow);
+    if (this.#threadsARow === 0) this.#kernel.dispatch(pass, this.#group, rows);
+    else this.#kernel.dispatchThreads(pass, this.#group, rows * this.#threadsARow);
   }
+}
+
+/** What the kernel is called, also among results of the self-test. */
+export function ropeName(kvFormat: KvFormat, norm: QkNorm | undefined): string {
+  return `rope ${kvFormat}${norm === undefined ? '' : ` ${norm} norm`}`;
 }

@@ -1,6 +1,6 @@
 import { type KernelTrial, TrialFailure } from './kernel-trial.ts';
+import { GREEDY } from './norm-trials.ts';
 import type { LogitsEntry } from './pack-step.ts';
-import { GREEDY } from './row-trials.ts';
 import { argmaxReference, sampleReference } from './sampler.reference.ts';
 import { RESULT_WORDS, Sampler } from './sampler.ts';
 

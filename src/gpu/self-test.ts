@@ -8,7 +8,7 @@ import type { LinearChoice } from './linear-choice.ts';
 import { LinearKernel } from './linear-kernel.ts';
 import { type LinearUse, linearUseName, linearUses, tryLinear } from './linear-trial.ts';
 import { type LinearForm, variantName } from './linear-variant.ts';
-import { tryEmbedding, tryNorm, tryRope, trySwiglu } from './row-trials.ts';
+import { ROW_TRIALS, tryEmbedding } from './row-trials.ts';
 import { trySampler } from './sampler-trial.ts';
 import type { MatrixFormat } from './weight-format.ts';
 
@@ -155,23 +155,21 @@ export function otherCount(needs: KernelNeeds): number {
 }
 
 /** The name of a form of attention among results. */
-export function attentionTrialName({ kvFormat }: AttentionShape, form: AttentionForm): string {
-  return `attention ${kvFormat} ${form}`;
+export function attentionTrialName({ kvFormat, cap }: AttentionShape, form: AttentionForm): string {
+  return `attention ${kvFormat}${cap === undefined ? '' : ' capped'} ${form}`;
 }
 
 function attentionTrial(shape: AttentionShape, form: AttentionForm): Trial {
   return { name: attentionTrialName(shape, form), run: (trial) => tryAttention(trial, shape, form) };
 }
 
-function otherTrials({ attention, embeddings, vocabulary, rope, swiglu }: KernelNeeds): Trial[] {
+function otherTrials({ attention, embeddings, vocabulary, rows }: KernelNeeds): Trial[] {
   return [
-    ...embeddings.map((format) => ({
-      name: `embedding ${format}`,
-      run: (trial: KernelTrial) => tryEmbedding(trial, format),
+    ...embeddings.map(({ format, of }) => ({
+      name: `embedding of ${of} ${format}`,
+      run: (trial: KernelTrial) => tryEmbedding(trial, format, of),
     })),
-    { name: 'rms-norm', run: tryNorm },
     { name: 'sampler', run: (trial) => trySampler(trial, vocabulary) },
-    ...(rope ? [{ name: 'rope', run: (trial: KernelTrial) => tryRope(trial, attention) }] : []),
-    ...(swiglu ? [{ name: 'swiglu', run: trySwiglu }] : []),
+    ...rows.map((kernel) => ({ name: kernel, run: (trial: KernelTrial) => ROW_TRIALS[kernel](trial, attention) })),
   ];
 }

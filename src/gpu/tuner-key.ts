@@ -26,12 +26,12 @@ export interface TunerKey {
 export function tunerKey(device: TunedDevice, needs: KernelNeeds, precision: Precision, version: string): TunerKey {
   // Some implementations tell a driver.
   const info = device.adapterInfo as GPUAdapterInfo & { readonly driver?: string };
-  const { attention, embeddings, products, vocabulary, rope, swiglu } = needs;
+  const { attention, embeddings, products, vocabulary, rows } = needs;
   const slot = JSON.stringify({
     adapter: [info.vendor, info.architecture, info.device, info.description],
     precision,
     products: products.map(({ part, form, uses }) => `${productKey(part, form)} ${uses}`).sort(),
-    others: [attention, [...embeddings].sort(), vocabulary, rope, swiglu],
+    others: [attention, embeddings.map(({ format, of }) => `${of} ${format}`).sort(), vocabulary, [...rows].sort()],
   });
   const key = JSON.stringify({
     slot,

@@ -89,10 +89,9 @@ describe('the key', () => {
       { part: { tiles: 9, columns: 64, format: 'q4-32-f16' }, form: { finish: 'gate', normed: true }, uses: 1 },
     ],
     attention: { heads: 4, kvHeads: 2, headSize: 8, kvFormat: 'f32' },
-    embeddings: ['f32'],
+    embeddings: [{ format: 'f32', of: 'tokens with norm' }],
     vocabulary: 512,
-    rope: false,
-    swiglu: false,
+    rows: ['rms-norm'],
   };
   const info = {
     vendor: 'a',

@@ -26,10 +26,9 @@ function needsOf(formats: readonly MatrixFormat[], forms = FORMS): KernelNeeds {
       forms.map((form) => ({ part: { tiles: 3, columns: 96, format }, form, uses: 2 })),
     ),
     attention: { heads: 4, kvHeads: 2, headSize: 8, kvFormat: 'f32' },
-    embeddings: formats,
+    embeddings: formats.map((format) => ({ format, of: 'tokens with norm' as const })),
     vocabulary: 515,
-    rope: true,
-    swiglu: true,
+    rows: ROW_KERNELS,
   };
 }
 

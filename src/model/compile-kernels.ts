@@ -17,6 +17,6 @@ export async function compileKernels(gpu: Gpu, needs: KernelNeeds): Promise<void
     Attention.compile(gpu, attention),
     Sampler.compile(gpu, vocabulary),
     AdjustLogits.compile(gpu, vocabulary),
-    ...embeddings.map((format) => Embedding.compile(gpu, format)),
+    ...embeddings.map(({ format, of }) => Embedding.compile(gpu, format, of)),
   ]);
 }

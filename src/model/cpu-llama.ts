@@ -1,3 +1,4 @@
+import { activationReference } from '../gpu/activation.reference.ts';
 import { attentionReference } from '../gpu/attention.reference.ts';
 import { embeddingReference } from '../gpu/embedding.reference.ts';
 import { KvPool } from '../gpu/kv-pool.reference.ts';
@@ -6,9 +7,8 @@ import { lowRankReference } from '../gpu/low-rank-update.reference.ts';
 import { rmsNormReference } from '../gpu/rms-norm.reference.ts';
 import { ropeReference } from '../gpu/rope.reference.ts';
 import { ropeTable } from '../gpu/rope-table.ts';
-import { swigluReference } from '../gpu/swiglu.reference.ts';
 import type { CpuLayerWeights, CpuWeights } from './cpu-weights.ts';
-import type { LlamaConfig } from './llama-config.ts';
+import type { PlainDecoder } from './plain-decoder.ts';
 import type { LayerUpdates, SiteUpdates } from './read-adapter.ts';
 import type { StepBatch } from './runner.ts';
 
@@ -25,7 +25,7 @@ interface Row {
 export class CpuLlama {
   readonly weightBytes: number;
   readonly kvBytes: number;
-  readonly #config: LlamaConfig;
+  readonly #config: PlainDecoder;
   readonly #weights: CpuWeights;
   readonly #kv: readonly KvPool[];
   readonly #table: Float32Array;
@@ -33,11 +33,11 @@ export class CpuLlama {
   readonly #adapters = new Map<number, readonly LayerUpdates[]>();
 
   /** `blocks` of KV; `positions` that there can be. */
-  constructor(config: LlamaConfig, weights: CpuWeights, blocks: number, positions: number) {
+  constructor(config: PlainDecoder, weights: CpuWeights, blocks: number, positions: number) {
     this.#config = config;
     this.#weights = weights;
     this.#kv = weights.layers.map(() => new KvPool(blocks, config.kvHeads, config.headSize));
-    this.#table = ropeTable(positions, config.headSize, config.ropeTheta);
+    this.#table = ropeTable(positions, config.rope);
     this.kvBytes = this.#kv.reduce((sum, pool) => sum + pool.values.byteLength, 0);
     this.weightBytes = bytesOf(weights);
   }
@@ -95,7 +95,9 @@ export class CpuLlama {
       const normed = rmsNormReference(row.hidden, layer.feedForwardNorm, normEpsilon);
       const gateUp = linearReference(layer.gateUp, 2 * intermediateSize, normed);
       addUpdates(gateUp, normed, adapter?.up, [0, intermediateSize]);
-      const gated = swigluReference(gateUp);
+      const gated = gateUp
+        .slice(0, intermediateSize)
+        .map((gate, column) => activationReference('silu', gate) * gateUp[intermediateSize + column]!);
       add(row.hidden, linearReference(layer.down, hiddenSize, gated));
       addUpdates(row.hidden, gated, adapter?.down, [0]);
     });

@@ -6,11 +6,12 @@ import { hasNonFinite, logprobsReference, orderReference, sampleReference } from
 import { adapterSites, type LayerSites } from './adapter-sites.ts';
 import { CpuLlama } from './cpu-llama.ts';
 import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
+import { describeDecoder } from './describe-decoder.ts';
 import { type KvRequest, kvGroupLimits, poolBlocks, servedPositions, stepCapacity } from './kv-layout.ts';
-import { type LlamaConfig, llamaConfig } from './llama-config.ts';
 import { decoderKvGroups, type LoadOptions, runnerLimits } from './load-decoder.ts';
 import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
+import { type PlainDecoder, plainDecoder } from './plain-decoder.ts';
 import { type AdapterFiles, largestRank, readAdapter } from './read-adapter.ts';
 import type { Runner, RunnerLimits, SampledRow, SlotStart, StepBatch } from './runner.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
@@ -58,7 +59,7 @@ export class CpuRunner implements Runner {
 
   readonly #sites: readonly LayerSites[];
 
-  private constructor(config: LlamaConfig, weights: CpuWeights, limits: RunnerLimits, sites: readonly LayerSites[]) {
+  private constructor(config: PlainDecoder, weights: CpuWeights, limits: RunnerLimits, sites: readonly LayerSites[]) {
     this.limits = limits;
     this.#sites = sites;
     const positions = servedPositions(limits.kvGroups, limits.contextLength);
@@ -70,17 +71,18 @@ export class CpuRunner implements Runner {
     this.weightBytes = this.#model.weightBytes;
   }
 
-  /** Loads a Llama checkpoint. Throws as loadDecoder does. */
+  /** Loads a decoder that is like Llama. Throws as loadDecoder does, and CheckpointError of any other. */
   static async load(
     checkpoint: Checkpoint,
     modelConfig: ModelConfig,
     options: Omit<LoadOptions, 'bindingLimit' | 'onProgress'> & KvRequest,
   ): Promise<CpuRunner> {
-    const config = llamaConfig(modelConfig);
+    const { config, names } = describeDecoder(modelConfig);
+    const plain = plainDecoder(config);
     const groups = decoderKvGroups(config);
     const blocks = poolBlocks(groups, options, Number.POSITIVE_INFINITY);
     const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
-    return new CpuRunner(config, await loadCpuWeights(checkpoint, config), limits, adapterSites(modelConfig));
+    return new CpuRunner(plain, await loadCpuWeights(checkpoint, config, names), limits, adapterSites(modelConfig));
   }
 
   get allocatedBytes(): number {

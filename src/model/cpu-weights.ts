@@ -1,14 +1,9 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
-import {
-  DecoderTensors,
-  EMBEDDING_NAME,
-  FINAL_NORM_NAME,
-  HEAD_NAME,
-  layerNames,
-  layerSources,
-} from './decoder-tensors.ts';
-import type { LlamaConfig } from './llama-config.ts';
+import type { DecoderNames } from './architecture.ts';
+import type { DecoderConfig } from './decoder-config.ts';
+import { DecoderTensors } from './decoder-tensors.ts';
+import { attentionSources, feedForwardSources, type ProductSources } from './layer-sources.ts';
 
 /** One layer as f32, row-major; the shapes are DecoderLayerWeights'. */
 export interface CpuLayerWeights {
@@ -30,34 +25,42 @@ export interface CpuWeights {
   readonly head: Float32Array;
 }
 
-/** Reads a whole model into memory, floats quantised as `quantisation` says. Throws CheckpointError. */
+/** Reads a whole model that has a plain form into memory, floats quantised as `quantisation` says. Throws CheckpointError. */
 export async function loadCpuWeights(
   checkpoint: Checkpoint,
-  config: LlamaConfig,
+  config: DecoderConfig,
+  names: DecoderNames,
   quantisation?: Quantisation,
 ): Promise<CpuWeights> {
   const tensors = new DecoderTensors(checkpoint, undefined, quantisation);
   const { hiddenSize, vocabSize } = config;
-  const embedding = await tensors.floats(hiddenSize, [tensors.matrix(EMBEDDING_NAME, vocabSize, hiddenSize)]);
+  const floats = ({ columns, sources }: ProductSources) => tensors.floats(columns, sources);
+  const norm = (name: { readonly weight: string } | undefined) => {
+    if (!name) throw new Error('a norm has no name');
+    return tensors.vector({ tensor: name.weight }, hiddenSize);
+  };
+  const embedding = await tensors.floats(hiddenSize, [tensors.matrix(names.embedding, vocabSize, hiddenSize)]);
   const layers: CpuLayerWeights[] = [];
-  for (let layer = 0; layer < config.layers; layer++) {
-    const names = layerNames(layer);
-    const sources = layerSources(tensors, config, layer);
+  for (const [index, { feedForward }] of config.layers.entries()) {
+    if (feedForward.kind === 'experts') throw new Error('experts have no plain form');
+    const own = names.layer(index);
+    const { qkv, output } = attentionSources(tensors, config, index, own);
+    const { inner, down } = feedForwardSources(tensors, hiddenSize, feedForward, own.feedForward);
     layers.push({
-      attentionNorm: await tensors.vector(names.attentionNorm, hiddenSize),
-      qkv: await tensors.floats(hiddenSize, sources.qkv),
-      attentionOutput: await tensors.floats(config.heads * config.headSize, sources.attentionOutput),
-      feedForwardNorm: await tensors.vector(names.feedForwardNorm, hiddenSize),
-      gateUp: await tensors.floats(hiddenSize, sources.gateUp),
-      down: await tensors.floats(config.intermediateSize, sources.down),
+      attentionNorm: await norm(own.attentionNorm),
+      qkv: await floats(qkv),
+      attentionOutput: await floats(output),
+      feedForwardNorm: await norm(own.feedForwardNorm),
+      gateUp: await floats(inner),
+      down: await floats(down),
     });
   }
   return {
     embedding,
     layers,
-    finalNorm: await tensors.vector(FINAL_NORM_NAME, hiddenSize),
+    finalNorm: await norm(names.finalNorm),
     head: config.tiedHead
       ? embedding
-      : await tensors.floats(hiddenSize, [tensors.matrix(HEAD_NAME, vocabSize, hiddenSize)]),
+      : await tensors.floats(hiddenSize, [tensors.matrix(names.head, vocabSize, hiddenSize)]),
   };
 }

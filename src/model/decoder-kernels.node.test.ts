@@ -42,7 +42,7 @@ test.skipIf(!webgpu).each<[string, TinyShape, { quantisation?: Quantisation; bin
   device.destroy();
   const foreseen = needs.products.map(({ part, form }) => productKey(part, form));
   expect(foreseen.sort()).toEqual([...asked].sort());
-  expect(needs).toMatchObject({ rope: false, swiglu: false, vocabulary: config.vocabSize });
+  expect(needs).toMatchObject({ rows: ['rms-norm'], vocabulary: config.vocabSize });
   const uses = needs.products.reduce((sum, product) => sum + product.uses, 0);
   const whole = 4 * (shape.layers ?? 1) + 1;
   if (options.bindingLimit === undefined) expect(uses).toBe(whole);

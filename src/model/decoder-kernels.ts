@@ -1,13 +1,21 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
-import { type KernelNeeds, type ProductNeed, productKey } from '../gpu/kernel-needs.ts';
+import {
+  type EmbeddingNeed,
+  type KernelNeeds,
+  type ProductNeed,
+  productKey,
+  type RowKernel,
+} from '../gpu/kernel-needs.ts';
 import { MATVEC_COLUMNS } from '../gpu/linear-choice.ts';
 import type { LinearForm } from '../gpu/linear-variant.ts';
 import { planPairedParts, planParts } from '../gpu/plan-parts.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
-import type { AnySource } from '../gpu/weight-matrix.ts';
-import { DecoderTensors, EMBEDDING_NAME, HEAD_NAME, layerSources } from './decoder-tensors.ts';
-import { llamaConfig } from './llama-config.ts';
+import type { DecoderConfig, DecoderLayerConfig } from './decoder-config.ts';
+import { attentionShape } from './decoder-layer.ts';
+import { DecoderTensors } from './decoder-tensors.ts';
+import { describeDecoder } from './describe-decoder.ts';
+import { attentionSources, feedForwardSources, type ProductSources } from './layer-sources.ts';
 
 export interface DecoderKernelsOptions {
   readonly quantisation?: Quantisation | undefined;
@@ -16,7 +24,7 @@ export interface DecoderKernelsOptions {
 }
 
 /**
- * Which kernels a Llama's steps run, from the names, shapes and types of its tensors alone: loadDecoder asks for the same
+ * Which kernels a decoder's steps run, from the names, shapes and types of its tensors alone: loadDecoder asks for the same
  * ones, unless scales turn out not to be halves. Throws CheckpointError, or RangeError where a tile is over the limit.
  */
 export function decoderKernels(
@@ -24,39 +32,92 @@ export function decoderKernels(
   modelConfig: ModelConfig,
   { quantisation, bindingLimit }: DecoderKernelsOptions,
 ): KernelNeeds {
-  const config = llamaConfig(modelConfig);
-  const { hiddenSize, intermediateSize, heads, kvHeads, headSize, vocabSize } = config;
+  const { config, names } = describeDecoder(modelConfig);
+  const { hiddenSize, vocabSize, learnedPositions } = config;
   const tensors = new DecoderTensors(checkpoint, undefined, quantisation);
-  const products = new Map<string, ProductNeed>();
-  const add = (columns: number, sources: readonly AnySource[], form: LinearForm, half?: number, most?: number) => {
-    const paired = half === undefined ? undefined : planPairedParts(columns, sources, bindingLimit, half);
-    const own = half === undefined || paired ? form : { ...form, finish: 'store' as const };
-    for (const { tiles, format } of paired ?? planParts(columns, sources, bindingLimit)) {
+  const products = new ProductList(bindingLimit);
+  const rows = new Set<RowKernel>([config.norm.kind === 'rms' ? 'rms-norm' : 'layer-norm']);
+  config.layers.forEach((layer, index) => {
+    const own = names.layer(index);
+    const { normed, added } = formsOf(config, layer);
+    const { qkNorm } = layer.attention;
+    const { qkv, output } = attentionSources(tensors, config, index, own);
+    if (!products.add(qkv, { finish: 'rotate', normed })) rows.add(qkNorm ? `rope ${qkNorm} norm` : 'rope');
+    products.add(output, added(layer.attention.outputBias));
+    if (layer.norms !== 'before') rows.add('add-normed');
+    if (layer.feedForward.kind !== 'experts') {
+      const { inner, down } = feedForwardSources(tensors, hiddenSize, layer.feedForward, own.feedForward);
+      if (!products.add(inner, { finish: 'gate', normed })) rows.add('activate-rows');
+      products.add(down, added(layer.feedForward.bias));
+    }
+    if (biasesEmitted(config, layer)) rows.add('norm-input');
+  });
+  const rmsFirst = config.norm.kind === 'rms' && config.layers[0]!.norms !== 'after';
+  if (rmsFirst && learnedPositions !== undefined) rows.add('norm-input');
+  const embedding = tensors.matrix(names.embedding, vocabSize, hiddenSize);
+  const head = config.tiedHead ? embedding : tensors.matrix(names.head, vocabSize, hiddenSize);
+  const mostColumns = MATVEC_COLUMNS.at(-1)!;
+  products.add({ sources: [head], columns: hiddenSize }, { finish: 'store', normed: false }, mostColumns);
+  const embeddings: EmbeddingNeed[] = [
+    { format: embedding.format, of: rmsFirst && learnedPositions === undefined ? 'tokens with norm' : 'tokens' },
+  ];
+  if (learnedPositions !== undefined && names.positions) {
+    const { format } = tensors.matrix(names.positions, learnedPositions, hiddenSize);
+    embeddings.push({ format, of: 'positions' });
+  }
+  return {
+    products: products.needs,
+    // Of what takes longest.
+    attention: attentionShape(
+      (config.layers.find(({ attention }) => !attention.window) ?? config.layers[0]!).attention,
+    ),
+    embeddings,
+    vocabulary: vocabSize,
+    rows: [...rows],
+  };
+}
+
+/** How a layer's products read the residual stream, and how they go back into it. */
+function formsOf(config: DecoderConfig, { norms }: DecoderLayerConfig) {
+  const rms = config.norm.kind === 'rms';
+  return {
+    normed: rms && norms !== 'after',
+    added: (bias: boolean): LinearForm => ({
+      finish: norms !== 'before' ? 'store' : rms && !bias ? 'emit' : 'add',
+      normed: false,
+    }),
+  };
+}
+
+/** Whether a product has a bias where it would leave the next norm its input. */
+function biasesEmitted({ norm }: DecoderConfig, { norms, attention, feedForward }: DecoderLayerConfig): boolean {
+  const biased = attention.outputBias || (feedForward.kind !== 'experts' && feedForward.bias);
+  return norm.kind === 'rms' && norms === 'before' && biased;
+}
+
+class ProductList {
+  readonly #bindingLimit: number;
+  readonly #needs = new Map<string, ProductNeed>();
+
+  constructor(bindingLimit: number) {
+    this.#bindingLimit = bindingLimit;
+  }
+
+  get needs(): readonly ProductNeed[] {
+    return [...this.#needs.values()];
+  }
+
+  /** Of a form with paired rows it is stored instead, and false, where its rows can't be paired. */
+  add({ sources, columns, half }: ProductSources, form: LinearForm, mostColumns?: number): boolean {
+    const wantsPairs = form.finish === 'gate' || form.finish === 'rotate';
+    const paired = half === undefined ? undefined : planPairedParts(columns, sources, this.#bindingLimit, half);
+    const own = wantsPairs && !paired ? { ...form, finish: 'store' as const } : form;
+    for (const { tiles, format } of paired ?? planParts(columns, sources, this.#bindingLimit)) {
       const part = { tiles, columns, format };
       const key = productKey(part, own);
-      const uses = (products.get(key)?.uses ?? 0) + 1;
-      products.set(key, { part, form: own, uses, ...(most === undefined ? {} : { mostColumns: most }) });
+      const uses = (this.#needs.get(key)?.uses ?? 0) + 1;
+      this.#needs.set(key, { part, form: own, uses, ...(mostColumns === undefined ? {} : { mostColumns }) });
     }
     return paired !== undefined;
-  };
-  let rope = false;
-  let swiglu = false;
-  for (let layer = 0; layer < config.layers; layer++) {
-    const sources = layerSources(tensors, config, layer);
-    rope = !add(hiddenSize, sources.qkv, { finish: 'rotate', normed: true }, headSize / 2) || rope;
-    add(heads * headSize, sources.attentionOutput, { finish: 'emit', normed: false });
-    swiglu = !add(hiddenSize, sources.gateUp, { finish: 'gate', normed: true }, intermediateSize) || swiglu;
-    add(intermediateSize, sources.down, { finish: 'emit', normed: false });
   }
-  const embedding = tensors.matrix(EMBEDDING_NAME, vocabSize, hiddenSize);
-  const head = config.tiedHead ? embedding : tensors.matrix(HEAD_NAME, vocabSize, hiddenSize);
-  add(hiddenSize, [head], { finish: 'store', normed: false }, undefined, MATVEC_COLUMNS.at(-1)!);
-  return {
-    products: [...products.values()],
-    attention: { heads, kvHeads, headSize, kvFormat: 'f32' },
-    embeddings: [embedding.format],
-    vocabulary: vocabSize,
-    rope,
-    swiglu,
-  };
 }

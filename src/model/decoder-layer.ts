@@ -1,73 +1,40 @@
-import { Attention, type AttentionWork } from '../gpu/attention.ts';
+import { Attention, type AttentionShape, type AttentionWork } from '../gpu/attention.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import { KvCopy } from '../gpu/kv-copy.ts';
-import { Linear, type LinearFinish } from '../gpu/linear.ts';
-import { squaresWords } from '../gpu/norm-input.ts';
 import { Rope } from '../gpu/rope.ts';
-import { rowWords } from '../gpu/row-words.ts';
-import { STEP_HEADER } from '../gpu/step-layout.ts';
-import { Swiglu } from '../gpu/swiglu.ts';
-import type { WeightMatrix } from '../gpu/weight-matrix.ts';
-import type { DecoderLayerWeights, DecoderWeights } from './decoder-weights.ts';
+import { FIRST_TABLE_WORD } from '../gpu/step-layout.ts';
+import type { AttentionConfig, DecoderConfig } from './decoder-config.ts';
+import type { DecoderLayerWeights, NormWeights } from './decoder-weights.ts';
+import { createFeedForward } from './feed-forward.ts';
 import { blockBytes } from './kv-layout.ts';
-import type { LlamaConfig } from './llama-config.ts';
+import type { LayerScratch } from './layer-scratch.ts';
+import type { ResidualStream, StreamReader } from './residual-stream.ts';
+import type { RowsKernel } from './rows-kernel.ts';
 
-/** Buffers of activations, one a purpose: no dispatch may read and write one buffer. */
-export interface Activations {
-  /** The residual stream. */
-  readonly hidden: GPUBuffer;
-  /** It times the next norm's weights, and its squares summed; see shaders/norm-input.wgsl. */
-  readonly scaled: GPUBuffer;
-  readonly squares: GPUBuffer;
-  readonly query: GPUBuffer;
-  readonly attended: GPUBuffer;
-  readonly gated: GPUBuffer;
-  /** Of layers whose matrices aren't paired: q, k and v as their product leaves them; gate and up. */
-  readonly qkv: GPUBuffer | undefined;
-  readonly gateUp: GPUBuffer | undefined;
-}
-
-export async function allocateActivations(
-  gpu: Gpu,
-  config: LlamaConfig,
-  weights: DecoderWeights,
-  rows: number,
-): Promise<Activations> {
-  const allocate = (label: string, columns: number) => gpu.storage(label, rows * rowWords(columns) * 16);
-  const queryColumns = config.heads * config.headSize;
-  const plainQkv = weights.layers.some(({ qkv }) => !qkv.paired);
-  const plainGateUp = weights.layers.some(({ gateUp }) => !gateUp.paired);
-  const [hidden, scaled, squares, query, attended, gated, qkv, gateUp] = await Promise.all([
-    allocate('hidden', config.hiddenSize),
-    allocate('scaled', config.hiddenSize),
-    allocate('squares', 4 * squaresWords(config.hiddenSize)),
-    allocate('query', queryColumns),
-    allocate('attended', queryColumns),
-    allocate('gated', config.intermediateSize),
-    plainQkv ? allocate('qkv', queryColumns + 2 * config.kvHeads * config.headSize) : undefined,
-    plainGateUp ? allocate('gate | up', 2 * config.intermediateSize) : undefined,
-  ]);
-  return { hidden, scaled, squares, query, attended, gated, qkv, gateUp };
+/** Where a layer keeps keys and values. */
+export interface LayerKv {
+  /** [blocks, 2, kvHeads, 16, headSize] */
+  readonly buffer: GPUBuffer;
+  /** Its KV group, whose block tables it goes by. */
+  readonly group: number;
 }
 
 /** What a layer's kernels share. */
 export interface LayerPlace {
-  readonly step: GPUBuffer;
-  readonly kv: GPUBuffer;
-  /** Of ropeTable. */
-  readonly table: GPUBuffer;
+  readonly stream: ResidualStream;
+  readonly scratch: LayerScratch;
+  readonly kv: LayerKv;
+  /** Of ropeTable, one for each of the config's ropes. */
+  readonly tables: readonly GPUBuffer[];
   readonly attentionParts: GPUBuffer;
-  /** Weights of the norm that follows the layer, where one is loaded. */
-  readonly nextNorm: GPUBuffer | undefined;
-}
-
-interface RowsKernel {
-  encode(pass: GPUComputePassEncoder, rows: number): void;
+  /** The norm under which what follows the layer reads the stream, where it does and is loaded. */
+  readonly nextNorm: NormWeights | undefined;
 }
 
 /**
- * One layer: five kernels, six where attention is split. A matrix of several formats takes one for
- * each, and one more where its rows can't be paired. It finds the scaled rows and sums of squares of its input, and leaves those of its output.
+ * One layer. Five kernels, six where attention is split, where norms are root mean squares on inputs, q and k are rotated whole without
+ * biases and norms, and gate and up are of SiLU or GELU's tanh form; else one more for each of these. A matrix of several formats takes
+ * one for each, and one more where its rows can't be paired.
  */
 export class DecoderLayer {
   readonly kvCopy: KvCopy;
@@ -89,63 +56,38 @@ export class DecoderLayer {
 
   static async create(
     gpu: Gpu,
-    config: LlamaConfig,
+    config: DecoderConfig,
+    index: number,
     weights: DecoderLayerWeights,
-    activations: Activations,
-    { step, kv, table, attentionParts, nextNorm }: LayerPlace,
+    place: LayerPlace,
   ): Promise<DecoderLayer> {
-    const { hidden, scaled, squares, query, attended, gated } = activations;
-    const { heads, kvHeads, headSize, intermediateSize } = config;
-    const shape = { heads, kvHeads, headSize, kvFormat: 'f32' } as const;
-    const norm = { epsilon: config.normEpsilon, squares };
-    /** A product of the residual stream's norm. */
-    const ofNorm = (matrix: WeightMatrix, output: GPUBuffer, columns: number, finish: LinearFinish) =>
-      Linear.create(
+    const { stream, scratch, kv, attentionParts, nextNorm } = place;
+    const { step } = stream;
+    const { attention: heads, feedForward, residualScale } = config.layers[index]!;
+    const { kvHeads, headSize } = heads;
+    const shape = { ...attentionShape(heads), tableWord: FIRST_TABLE_WORD + kv.group };
+    const reader = await stream.reader(weights.attentionNorm);
+    const { query, attended } = scratch;
+    const [kvCopy, before, attention, attentionOutput, network] = await Promise.all([
+      KvCopy.create(
         gpu,
-        matrix,
-        { outputStride: 4 * rowWords(columns), countWord: STEP_HEADER.rows, finish, norm },
-        { step, input: scaled, output },
-      );
-    /** A product that goes back into it, `gain` the weights of the norm that comes next. */
-    const intoHidden = (matrix: WeightMatrix, input: GPUBuffer, gain: GPUBuffer | undefined) =>
-      Linear.create(
-        gpu,
-        matrix,
-        {
-          outputStride: 4 * rowWords(config.hiddenSize),
-          countWord: STEP_HEADER.rows,
-          finish: gain ? { kind: 'emit', gain, scaled, squares } : { kind: 'add' },
-        },
-        { step, input, output: hidden },
-      );
-    const qkv = async (): Promise<RowsKernel[]> => {
-      if (weights.qkv.paired) {
-        const finish = { kind: 'rotate', heads, kvHeads, headSize, table, kv } as const;
-        return [await ofNorm(weights.qkv, query, heads * headSize, finish)];
-      }
-      const both = activations.qkv!;
-      return Promise.all([
-        ofNorm(weights.qkv, both, weights.qkv.rows, { kind: 'store' }),
-        Rope.create(gpu, shape, { step, qkv: both, table, query, kv }),
-      ]);
-    };
-    const gateUp = async (): Promise<RowsKernel[]> => {
-      if (weights.gateUp.paired) return [await ofNorm(weights.gateUp, gated, intermediateSize, { kind: 'gate' })];
-      const both = activations.gateUp!;
-      return Promise.all([
-        ofNorm(weights.gateUp, both, weights.gateUp.rows, { kind: 'store' }),
-        Swiglu.create(gpu, intermediateSize, { step, input: both, output: gated }),
-      ]);
-    };
-    const [kvCopy, before, attention, attentionOutput, middle, down] = await Promise.all([
-      KvCopy.create(gpu, blockBytes({ layers: [], kvHeads, headSize, format: shape.kvFormat }), { step, kv }),
-      qkv(),
-      Attention.create(gpu, shape, { step, query, kv, parts: attentionParts, output: attended }),
-      intoHidden(weights.attentionOutput, attended, weights.feedForwardNorm),
-      gateUp(),
-      intoHidden(weights.down, gated, nextNorm),
+        blockBytes({ layers: [], kvHeads, headSize, format: shape.kvFormat }),
+        { step, kv: kv.buffer },
+        kv.group,
+      ),
+      queryKeyValue(gpu, config, index, weights, place, reader),
+      Attention.create(gpu, shape, { step, query, kv: kv.buffer, parts: attentionParts, output: attended }),
+      stream.adder(weights.attentionOutput, attended, {
+        scale: residualScale,
+        outputNorm: weights.attentionOutputNorm,
+        next: weights.feedForwardNorm,
+      }),
+      createFeedForward(gpu, feedForward, weights.feedForward, {
+        ...{ stream, scratch, norm: weights.feedForwardNorm },
+        add: { scale: residualScale, outputNorm: weights.feedForwardOutputNorm, next: nextNorm },
+      }),
     ]);
-    return new DecoderLayer(kvCopy, before, attention, [attentionOutput, ...middle, down]);
+    return new DecoderLayer(kvCopy, [...reader.kernels, ...before], attention, [...attentionOutput, network]);
   }
 
   encode(pass: GPUComputePassEncoder, rows: number, work: AttentionWork): void {
@@ -153,4 +95,46 @@ export class DecoderLayer {
     this.attention.encode(pass, work);
     for (const kernel of this.#after) kernel.encode(pass, rows);
   }
+}
+
+/** What attention's kernels are made for. */
+export function attentionShape({ heads, kvHeads, headSize, scale, window, cap }: AttentionConfig): AttentionShape {
+  return {
+    ...{ heads, kvHeads, headSize, kvFormat: 'f32', scale },
+    ...(window === undefined ? {} : { window }),
+    ...(cap === undefined ? {} : { cap }),
+  };
+}
+
+/** Queries where attention finds them, keys and values in their blocks. */
+async function queryKeyValue(
+  gpu: Gpu,
+  config: DecoderConfig,
+  index: number,
+  { qkv, qkvMore }: DecoderLayerWeights,
+  { stream, scratch, kv, tables }: LayerPlace,
+  reader: StreamReader,
+): Promise<readonly RowsKernel[]> {
+  const { heads, kvHeads, headSize, rope, qkvBias, qkNorm } = config.layers[index]!.attention;
+  const table = rope === undefined ? undefined : tables[rope];
+  const shape = { heads, kvHeads, headSize, tableWord: FIRST_TABLE_WORD + kv.group };
+  if (qkv.paired) {
+    const finish = { kind: 'rotate', ...shape, table, kv: kv.buffer } as const;
+    return [await reader.product(qkv, scratch.query, heads * headSize, finish)];
+  }
+  const both = scratch.qkv!;
+  return Promise.all([
+    reader.product(qkv, both, qkv.rows, { kind: 'store' }),
+    Rope.create(
+      gpu,
+      {
+        ...shape,
+        kvFormat: 'f32',
+        rotated: rope === undefined ? 0 : config.ropes[rope]!.rotated,
+        biased: qkvBias,
+        qkNorm: qkNorm && { of: qkNorm, epsilon: config.norm.epsilon },
+      },
+      { step: stream.step, qkv: both, table, query: scratch.query, kv: kv.buffer, more: qkvMore },
+    ),
+  ]);
 }

@@ -3,38 +3,23 @@ import { quantShape, quantValues } from '../gpu/quant-format.ts';
 import { type Quantisation, quantisedSource } from '../gpu/quantise.ts';
 import { WEIGHT_FORMATS, type WeightFormat } from '../gpu/weight-format.ts';
 import { type AnySource, isQuantSource, type MatrixSource, type QuantSource } from '../gpu/weight-matrix.ts';
+import type { MatrixName } from './architecture.ts';
 import { GGML_QUANT_TYPES, type GgmlQuantType, ggmlQuantFormat, isGgmlQuantType, repackGgml } from './ggml-quants.ts';
 import { ggmlPacker } from './ggml-tiles.ts';
-import type { LlamaConfig } from './llama-config.ts';
+import { transposedSource } from './transposed-source.ts';
 
 /** What safetensors and GGUF call the float formats that are served. */
 const FORMATS: Readonly<Record<string, WeightFormat>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
 
-/** Names of one layer's tensors, as Hugging Face's Llama has them. */
-export function layerNames(layer: number) {
-  const prefix = `model.layers.${layer}`;
-  return {
-    attentionNorm: `${prefix}.input_layernorm.weight`,
-    query: `${prefix}.self_attn.q_proj.weight`,
-    key: `${prefix}.self_attn.k_proj.weight`,
-    value: `${prefix}.self_attn.v_proj.weight`,
-    attentionOutput: `${prefix}.self_attn.o_proj.weight`,
-    feedForwardNorm: `${prefix}.post_attention_layernorm.weight`,
-    gate: `${prefix}.mlp.gate_proj.weight`,
-    up: `${prefix}.mlp.up_proj.weight`,
-    down: `${prefix}.mlp.down_proj.weight`,
-  } as const;
-}
-
-export const EMBEDDING_NAME = 'model.embed_tokens.weight';
-export const FINAL_NORM_NAME = 'model.norm.weight';
-export const HEAD_NAME = 'lm_head.weight';
+/** A vector of a checkpoint, or a stretch of one where files have several in one. */
+export type VectorName = Omit<MatrixName, 'transposed'>;
 
 /** Reads a model's tensors by name, checking each one's presence, shape and dtype. */
 export class DecoderTensors {
   readonly #checkpoint: Checkpoint;
   readonly #onRead: (bytes: number) => void;
   readonly #quantisation: Quantisation | undefined;
+  readonly #found = new Set<TensorInfo>();
 
   /**
    * `onRead` is told of every stretch of bytes that has come. With `quantisation` matrices of floats are quantised as
@@ -46,30 +31,39 @@ export class DecoderTensors {
     this.#quantisation = quantisation;
   }
 
+  /** Bytes of all tensors that were asked for, as long as whole ones were. */
+  get bytes(): number {
+    return [...this.#found].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  }
+
   /** A matrix [rows, columns] to load. Throws CheckpointError naming file, tensor and reason. */
-  matrix(name: string, rows: number, columns: number): AnySource {
-    const tensor = this.#find(name, [rows, columns]);
-    if (isGgmlQuantType(tensor.dtype)) return this.#quants(tensor, tensor.dtype, rows);
-    const format = this.#floatFormat(tensor, GGML_QUANT_TYPES);
-    const source: MatrixSource = {
-      label: name,
-      rows,
-      format,
-      read: (from, length) => this.#read(tensor, from, length),
-    };
+  matrix({ tensor: name, stretch, transposed = false }: MatrixName, rows: number, columns: number): AnySource {
+    const { first, of } = stretch ?? { first: 0, of: rows };
+    const tensor = this.#find(name, transposed ? [columns, of] : [of, columns]);
+    const label = stretch ? `${name} ${first}` : name;
+    if (isGgmlQuantType(tensor.dtype) && !transposed) return this.#quants(tensor, tensor.dtype, label, first, rows, of);
+    const format = this.#floatFormat(tensor, transposed ? [] : GGML_QUANT_TYPES);
+    const rowBytes = columns * WEIGHT_FORMATS[format].bytes;
+    const source: MatrixSource = transposed
+      ? transposedSource({
+          ...{ label, rows, columns, first, of, format },
+          // Every stretch reads the whole tensor, and is told its share.
+          read: (from, length) => this.#read(tensor, from, length, (length * rows) / of),
+        })
+      : { label, rows, format, read: (from, length) => this.#read(tensor, first * rowBytes + from, length) };
     return this.#quantisation ? quantisedSource(source, columns, this.#quantisation) : source;
   }
 
   /** Throws CheckpointError unless there is a vector [length] that `vector` can read. */
-  findVector(name: string, length: number): void {
-    this.#floatFormat(this.#find(name, [length]));
+  findVector(name: VectorName, length: number): void {
+    this.#floatFormat(this.#find(name.tensor, [name.stretch?.of ?? length]));
   }
 
   /** A vector [length] as f32. */
-  async vector(name: string, length: number): Promise<Float32Array<ArrayBuffer>> {
-    const tensor = this.#find(name, [length]);
-    const format = this.#floatFormat(tensor);
-    return WEIGHT_FORMATS[format].decode(await this.#read(tensor, 0, tensor.byteLength), length);
+  async vector({ tensor: name, stretch }: VectorName, length: number): Promise<Float32Array<ArrayBuffer>> {
+    const tensor = this.#find(name, [stretch?.of ?? length]);
+    const { bytes, decode } = WEIGHT_FORMATS[this.#floatFormat(tensor)];
+    return decode(await this.#read(tensor, (stretch?.first ?? 0) * bytes, length * bytes), length);
   }
 
   /** Whole matrices one below the other as f32, for the CPU. */
@@ -89,6 +83,7 @@ export class DecoderTensors {
     if (tensor.shape.join() !== shape.join()) {
       this.#fail(name, `has shape [${tensor.shape.join(', ')}], the config asks for [${shape.join(', ')}]`);
     }
+    this.#found.add(tensor);
     return tensor;
   }
 
@@ -103,12 +98,19 @@ export class DecoderTensors {
     throw new CheckpointError(`${this.#checkpoint.name}: tensor ${name} ${reason}`);
   }
 
-  #quants(tensor: TensorInfo, type: GgmlQuantType, rows: number): QuantSource {
-    const rowBytes = tensor.byteLength / rows;
-    const read = (from: number, count: number) => this.#read(tensor, from * rowBytes, count * rowBytes);
+  #quants(
+    tensor: TensorInfo,
+    type: GgmlQuantType,
+    label: string,
+    first: number,
+    rows: number,
+    of: number,
+  ): QuantSource {
+    const rowBytes = tensor.byteLength / of;
+    const read = (from: number, count: number) => this.#read(tensor, (first + from) * rowBytes, count * rowBytes);
     const pack = ggmlPacker(type);
     return {
-      label: tensor.name,
+      label,
       rows,
       format: ggmlQuantFormat(type),
       readRows: async (from, count) => repackGgml(type, await read(from, count)),
@@ -119,14 +121,14 @@ export class DecoderTensors {
     };
   }
 
-  async #read(tensor: TensorInfo, from: number, length: number): Promise<Uint8Array> {
+  async #read(tensor: TensorInfo, from: number, length: number, told = length): Promise<Uint8Array> {
     const bytes = await this.#checkpoint.read(tensor, from, length);
     if (bytes.byteLength !== length) {
       throw new CheckpointError(
         `${this.#checkpoint.name}: tensor ${tensor.name} gave ${bytes.byteLength} bytes of ${length}`,
       );
     }
-    this.#onRead(length);
+    this.#onRead(told);
     return bytes;
   }
 }
@@ -139,25 +141,4 @@ async function sourceValues(source: AnySource, columns: number): Promise<Float32
   const { bytes, decode } = WEIGHT_FORMATS[source.format];
   const count = source.rows * columns;
   return decode(await source.read(0, count * bytes), count);
-}
-
-/** The sources of one layer's products: those that share an input are fused into one. */
-export function layerSources(tensors: DecoderTensors, config: LlamaConfig, layer: number) {
-  const names = layerNames(layer);
-  const { hiddenSize, intermediateSize } = config;
-  const queryRows = config.heads * config.headSize;
-  const kvRows = config.kvHeads * config.headSize;
-  return {
-    qkv: [
-      tensors.matrix(names.query, queryRows, hiddenSize),
-      tensors.matrix(names.key, kvRows, hiddenSize),
-      tensors.matrix(names.value, kvRows, hiddenSize),
-    ],
-    attentionOutput: [tensors.matrix(names.attentionOutput, hiddenSize, queryRows)],
-    gateUp: [
-      tensors.matrix(names.gate, intermediateSize, hiddenSize),
-      tensors.matrix(names.up, intermediateSize, hiddenSize),
-    ],
-    down: [tensors.matrix(names.down, hiddenSize, intermediateSize)],
-  } as const;
 }

@@ -1,6 +1,7 @@
 import type { AttentionWork } from '../gpu/attention.ts';
 import { Embedding } from '../gpu/embedding.ts';
 import type { Gpu } from '../gpu/gpu.ts';
+import { LayerNorm } from '../gpu/layer-norm.ts';
 import { Linear } from '../gpu/linear.ts';
 import { MATVEC_COLUMNS } from '../gpu/linear-choice.ts';
 import { RmsNorm } from '../gpu/rms-norm.ts';
@@ -8,19 +9,22 @@ import { ropeTable } from '../gpu/rope-table.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
-import { allocateActivations, DecoderLayer } from './decoder-layer.ts';
-import type { DecoderWeights } from './decoder-weights.ts';
+import type { DecoderConfig } from './decoder-config.ts';
+import { DecoderLayer, type LayerKv } from './decoder-layer.ts';
+import type { DecoderWeights, NormWeights } from './decoder-weights.ts';
 import type { ForwardModel } from './forward-model.ts';
-import type { LlamaConfig } from './llama-config.ts';
+import { allocateScratch } from './layer-scratch.ts';
+import { ResidualStream } from './residual-stream.ts';
+import type { RowsKernel } from './rows-kernel.ts';
 
-/** What a Llama shares with its runner. */
+/** What a decoder shares with its runner. */
 export interface DecoderPlace {
   /** Metadata of the step. */
   readonly step: GPUBuffer;
   /** [maxSequences] u32: the id each slot sampled last. */
   readonly lastIds: GPUBuffer;
-  /** One a layer of the weights: [blocks, 2, kvHeads, 16, headSize]. */
-  readonly kv: readonly GPUBuffer[];
+  /** One a layer of the weights. */
+  readonly kv: readonly LayerKv[];
   readonly maxRows: number;
   readonly maxLogitsRows: number;
   /** Positions there can be. */
@@ -30,18 +34,24 @@ export interface DecoderPlace {
 }
 
 interface Head {
-  readonly norm: RmsNorm;
+  readonly norm: RowsKernel;
   readonly tiles: readonly Linear[];
   readonly tileRows: number;
   readonly normed: GPUBuffer;
   readonly logits: GPUBuffer;
 }
 
-/** Llama's forward step (Touvron et al., 2023; layers as in Hugging Face's LlamaForCausalLM), composed of kernels. */
+/** The embedding, and what follows it before the first layer. */
+interface Entry {
+  readonly tokens: Embedding;
+  readonly after: readonly RowsKernel[];
+}
+
+/** A decoder's forward step, composed of kernels as its config says. */
 export class Decoder implements ForwardModel {
   readonly layerCount: number;
   readonly hiddenStride: number;
-  readonly #embedding: Embedding | undefined;
+  readonly #entry: Entry | undefined;
   readonly #layers: readonly DecoderLayer[];
   readonly #first: number;
   readonly #head: Head | undefined;
@@ -49,43 +59,45 @@ export class Decoder implements ForwardModel {
   private constructor(
     first: number,
     hiddenStride: number,
-    embedding: Embedding | undefined,
+    entry: Entry | undefined,
     layers: readonly DecoderLayer[],
     head: Head | undefined,
   ) {
     this.#first = first;
     this.hiddenStride = hiddenStride;
-    this.#embedding = embedding;
+    this.#entry = entry;
     this.#layers = layers;
     this.#head = head;
     this.layerCount = layers.length;
   }
 
-  static async create(gpu: Gpu, config: LlamaConfig, weights: DecoderWeights, place: DecoderPlace): Promise<Decoder> {
-    const activations = await allocateActivations(gpu, config, weights, place.maxRows);
-    const table = await gpu.storage('rope table', place.positions * config.headSize * 4);
-    gpu.device.queue.writeBuffer(table, 0, ropeTable(place.positions, config.headSize, config.ropeTheta));
+  static async create(gpu: Gpu, config: DecoderConfig, weights: DecoderWeights, place: DecoderPlace): Promise<Decoder> {
     const { step, attentionParts } = place;
-    const { hidden, scaled, squares } = activations;
-    const [embedding, head, ...layers] = await Promise.all([
-      weights.embedding &&
-        Embedding.create(gpu, weights.embedding, {
-          step,
-          lastIds: place.lastIds,
-          output: hidden,
-          norm: { gain: weights.layers[0]!.attentionNorm, scaled, squares },
-        }),
-      weights.head && weights.finalNorm
-        ? createHead(gpu, config, weights.head, weights.finalNorm, hidden, place)
-        : undefined,
-      ...weights.layers.map((layer, i) =>
-        DecoderLayer.create(gpu, config, layer, activations, {
-          ...{ step, kv: place.kv[i]!, table, attentionParts },
-          nextNorm: weights.layers[i + 1]?.attentionNorm ?? weights.finalNorm,
+    const [stream, scratch, tables] = await Promise.all([
+      ResidualStream.create(gpu, config, step, place.maxRows),
+      allocateScratch(gpu, config, weights, place.maxRows),
+      Promise.all(
+        config.ropes.map(async (rope, i) => {
+          const values = ropeTable(place.positions, rope);
+          const table = await gpu.storage(`rope table ${i}`, values.byteLength);
+          gpu.device.queue.writeBuffer(table, 0, values);
+          return table;
         }),
       ),
     ]);
-    return new Decoder(weights.from, 4 * rowWords(config.hiddenSize), embedding, layers, head);
+    const [entry, head, ...layers] = await Promise.all([
+      weights.embedding && createEntry(gpu, config, weights, stream, place.lastIds),
+      weights.head && weights.finalNorm
+        ? createHead(gpu, config, weights.head, weights.finalNorm, stream, place)
+        : undefined,
+      ...weights.layers.map((layer, i) =>
+        DecoderLayer.create(gpu, config, weights.from + i, layer, {
+          ...{ stream, scratch, kv: place.kv[i]!, tables, attentionParts },
+          nextNorm: nextNorm(config, weights, i + 1),
+        }),
+      ),
+    ]);
+    return new Decoder(weights.from, stream.stride, entry, layers, head);
   }
 
   get tileRows(): number {
@@ -110,11 +122,13 @@ export class Decoder implements ForwardModel {
   }
 
   giveEmbeddings(row: number, embeddings: Float32Array): void {
-    this.#loadedEmbedding.give(row, embeddings);
+    this.#loadedEntry.tokens.give(row, embeddings);
   }
 
   embed(pass: GPUComputePassEncoder, rows: number): void {
-    this.#loadedEmbedding.encode(pass, rows);
+    const { tokens, after } = this.#loadedEntry;
+    tokens.encode(pass, rows);
+    for (const kernel of after) kernel.encode(pass, rows);
   }
 
   layers(pass: GPUComputePassEncoder, rows: number, work: AttentionWork, from: number, to: number): void {
@@ -129,9 +143,9 @@ export class Decoder implements ForwardModel {
     this.#loadedHead.tiles[tile]!.encode(pass, rows);
   }
 
-  get #loadedEmbedding(): Embedding {
-    if (!this.#embedding) throw new Error('the embedding is not among the loaded layers');
-    return this.#embedding;
+  get #loadedEntry(): Entry {
+    if (!this.#entry) throw new Error('the embedding is not among the loaded layers');
+    return this.#entry;
   }
 
   get #loadedHead(): Head {
@@ -140,35 +154,70 @@ export class Decoder implements ForwardModel {
   }
 }
 
+/** The norm under which layer `index` of the loaded ones reads the stream; after the last one the head's, where it is loaded. */
+function nextNorm(config: DecoderConfig, { from, layers, finalNorm }: DecoderWeights, index: number) {
+  if (index < layers.length) return layers[index]!.attentionNorm;
+  return config.layers[from + index - 1]!.norms === 'after' ? undefined : finalNorm;
+}
+
+async function createEntry(
+  gpu: Gpu,
+  config: DecoderConfig,
+  weights: DecoderWeights,
+  stream: ResidualStream,
+  lastIds: GPUBuffer,
+): Promise<Entry> {
+  const { step, hidden, scaled, squares } = stream;
+  const buffers = { step, lastIds, output: hidden };
+  const norm = weights.layers[0]!.attentionNorm;
+  const scale = config.embeddingScale;
+  if (norm && config.norm.kind === 'rms' && !weights.positions) {
+    const next = { gain: norm.gain, scaled, squares };
+    return {
+      tokens: await Embedding.create(gpu, weights.embedding!, { ...buffers, norm: next }, { scale }),
+      after: [],
+    };
+  }
+  const [tokens, ...after] = await Promise.all([
+    Embedding.create(gpu, weights.embedding!, buffers, { scale }),
+    ...(weights.positions ? [Embedding.create(gpu, weights.positions, buffers, { positions: true })] : []),
+    ...stream.enter(norm),
+  ]);
+  return { tokens, after };
+}
+
 async function createHead(
   gpu: Gpu,
-  config: LlamaConfig,
+  config: DecoderConfig,
   matrix: WeightMatrix,
-  weight: GPUBuffer,
-  hidden: GPUBuffer,
+  { gain, bias }: NormWeights,
+  { hidden }: ResidualStream,
   { step, maxLogitsRows }: DecoderPlace,
 ): Promise<Head> {
+  const { hiddenSize, vocabSize, logitsScale, logitsCap } = config;
   // A tile is what one matrix-vector product takes: the head's weights are read once for it.
   const tileRows = Math.min(MATVEC_COLUMNS.at(-1)!, maxLogitsRows);
   const [normed, logits] = await Promise.all([
-    gpu.storage('final normed', maxLogitsRows * rowWords(config.hiddenSize) * 16),
-    gpu.storage('logits', tileRows * config.vocabSize * 4),
+    gpu.storage('final normed', maxLogitsRows * rowWords(hiddenSize) * 16),
+    gpu.storage('logits', tileRows * vocabSize * 4),
   ]);
-  const norm = await RmsNorm.create(
-    gpu,
-    { columns: config.hiddenSize, epsilon: config.normEpsilon, of: 'logits' },
-    { step, input: hidden, weight, output: normed },
-  );
+  const shape = { columns: hiddenSize, epsilon: config.norm.epsilon, of: 'logits' } as const;
+  const buffers = { step, input: hidden, weight: gain, output: normed };
+  const norm: RowsKernel =
+    config.norm.kind === 'layer'
+      ? await LayerNorm.create(gpu, shape, { ...buffers, bias: bias! })
+      : await RmsNorm.create(gpu, shape, buffers);
   const tiles = await Promise.all(
     Array.from({ length: Math.ceil(maxLogitsRows / tileRows) }, (_, tile) =>
       Linear.create(
         gpu,
         matrix,
         {
-          outputStride: config.vocabSize,
+          outputStride: vocabSize,
           countWord: STEP_HEADER.logits,
           firstColumn: tile * tileRows,
           mostColumns: tileRows,
+          finish: { kind: 'store', scale: logitsScale, cap: logitsCap },
         },
         { step, input: normed, output: logits },
       ),

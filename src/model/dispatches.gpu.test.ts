@@ -2,7 +2,7 @@ import { expect, test, vi } from 'vitest';
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
 import { testDevice } from '../testing/device.ts';
-import { llamaConfig } from './llama-config.ts';
+import { describeDecoder } from './describe-decoder.ts';
 import { loadDecoder } from './load-decoder.ts';
 import { convertCheckpoint } from './testing/convert-checkpoint.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
@@ -11,7 +11,7 @@ import { tinyModel } from './testing/tiny-model.ts';
 
 test('a decoded token takes six dispatches a layer, attention split, and six more; one submit, and no buffer', async () => {
   const device = await testDevice();
-  const { layers } = llamaConfig(storiesConfig());
+  const layers = describeDecoder(storiesConfig()).config.layers.length;
   const runner = await loadDecoder(device, await storiesCheckpoint(), storiesConfig(), {
     kvBlocks: 16,
     maxRows: 32,

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { newTestDevice, testDevice } from '../testing/device.ts';
-import { llamaConfig } from './llama-config.ts';
+import { describeDecoder } from './describe-decoder.ts';
 import { loadDecoder } from './load-decoder.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
@@ -10,7 +10,7 @@ const long = import.meta.env.SHOAL_LONG === '1' || import.meta.env.SHOAL_LONG ==
 
 test('what is compiled late changes no bit, makes no buffer, and is used from then on', async () => {
   const device = await (long ? newTestDevice() : testDevice());
-  const { layers } = llamaConfig(storiesConfig());
+  const layers = describeDecoder(storiesConfig()).config.layers.length;
   const options = { kvBlocks: 16, maxRows: 80, maxSequences: 3, late: true };
   const runner = await loadDecoder(device, await storiesCheckpoint(), storiesConfig(), options);
   const compiles = vi.spyOn(GPUDevice.prototype, 'createComputePipelineAsync');

@@ -3,7 +3,7 @@ import type { Checkpoint, TensorInfo } from '../checkpoint/checkpoint.ts';
 import { Gpu } from '../gpu/gpu.ts';
 import { testDevice } from '../testing/device.ts';
 import { loadDecoderWeights } from './decoder-weights.ts';
-import { llamaConfig } from './llama-config.ts';
+import { describeDecoder } from './describe-decoder.ts';
 import { loadDecoder } from './load-decoder.ts';
 import { tinyModel } from './testing/tiny-model.ts';
 
@@ -88,7 +88,8 @@ test('a layer range reads its own tensors and no other', async () => {
         return checkpoint.read(tensor, at, length);
       },
     };
-    const weights = await loadDecoderWeights(gpu, watched, llamaConfig(config), { from, to });
+    const described = describeDecoder(config);
+    const weights = await loadDecoderWeights(gpu, watched, described.config, described.names, { from, to });
     return { weights, names: [...read].map((name) => name.replace(/^model\.layers\.(\d).*/, 'layer $1')) };
   };
   const first = await load(0, 1);

@@ -9,10 +9,13 @@ import type { Quantisation } from '../gpu/quantise.ts';
 import { Sampler } from '../gpu/sampler.ts';
 import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
+import type { DecoderNames } from './architecture.ts';
 import { compileKernels } from './compile-kernels.ts';
 import { Decoder } from './decoder.ts';
+import type { DecoderConfig } from './decoder-config.ts';
 import { decoderKernels } from './decoder-kernels.ts';
 import { loadDecoderWeights } from './decoder-weights.ts';
+import { anyAttention, describeDecoder } from './describe-decoder.ts';
 import { GpuRunner } from './gpu-runner.ts';
 import {
   blockBytes,
@@ -67,7 +70,7 @@ export interface LoadOptions extends KvRequest {
 }
 
 /**
- * Loads a Llama model onto `device` with a KV pool of its own. Everything allocated is freed again if it fails.
+ * Loads a decoder onto `device` with a KV pool of its own. Everything allocated is freed again if it fails.
  * Rejects with CheckpointError (bad file or config), AllocationError (no room, with sizes) or RangeError (options).
  */
 export async function loadDecoder(
@@ -103,6 +106,7 @@ async function load(
   const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
   const { maxRows, maxLogitsRows } = limits;
   const positions = servedPositions(limits.kvGroups, limits.contextLength);
+  const attention = anyAttention(config);
   const splitItems = Math.max(
     1,
     Math.min(
@@ -113,9 +117,10 @@ async function load(
   const start = performance.now();
   const [kv, step, attentionParts, slots, weights] = await Promise.all([
     Promise.all(
-      groups.flatMap((group, g) =>
-        group.layers.map((layer) => gpu.storage(`kv ${layer}`, blocks[g]! * blockBytes(group))),
-      ),
+      config.layers.map(async (_, layer) => {
+        const group = groups.findIndex(({ layers }) => layers.includes(layer));
+        return { group, buffer: await gpu.storage(`kv ${layer}`, blocks[group]! * blockBytes(groups[group]!)) };
+      }),
     ),
     gpu.storage('step', stepWords({ ...stepCapacity(limits), splitItems }) * 4),
     gpu.storage('attention parts', splitItems * splitItemBytes(attention)),
@@ -153,7 +158,7 @@ async function load(
     { vocabulary, tileRows, maxLogitsRows, maxCounted: maxCountedIds(limits), maxBiases },
     { ...slots, step, logits },
   );
-  const kvBytes = kv.reduce((sum, buffer) => sum + buffer.size, 0);
+  const kvBytes = kv.reduce((sum, { buffer }) => sum + buffer.size, 0);
   const advance = await StepAdvance.create(gpu, step);
   return GpuRunner.create({
     gpu,
@@ -170,10 +175,10 @@ async function load(
   });
 }
 
-/** A Llama's layers are all alike: one group. */
+/** All layers in one group: each keeps the keys that it doesn't see any more. */
 export function decoderKvGroups(config: DecoderConfig): readonly KvGroup[] {
-  const layers = Array.from({ length: config.layers }, (_, i) => i);
-  return [{ layers, kvHeads: config.kvHeads, headSize: config.headSize, format: 'f32' }];
+  const { kvHeads, headSize } = anyAttention(config);
+  return [{ layers: config.layers.map((_, i) => i), kvHeads, headSize, format: 'f32' }];
 }
 
 /** The limits that options and model give. Throws RangeError naming the option. */

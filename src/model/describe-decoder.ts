@@ -1,0 +1,37 @@
+import { CheckpointError } from '../checkpoint/checkpoint.ts';
+import type { ModelConfig } from '../checkpoint/model-config.ts';
+import type { DecoderNames } from './architecture.ts';
+import { architectureOf } from './architecture-of.ts';
+import type { AttentionConfig, DecoderConfig } from './decoder-config.ts';
+
+/** A model's config as a decoder's, and what its tensors are called. */
+export interface DecoderDescription {
+  readonly config: DecoderConfig;
+  readonly names: DecoderNames;
+}
+
+/** Throws CheckpointError naming the key, also for an architecture or a setting that isn't served. */
+export function describeDecoder(modelConfig: ModelConfig): DecoderDescription {
+  const architecture = architectureOf(modelConfig);
+  const config = architecture.readConfig(modelConfig);
+  checkAlike(config);
+  return { config, names: architecture.tensorNames(config) };
+}
+
+/** A layer's attention; all have the same heads. */
+export function anyAttention({ layers }: DecoderConfig): AttentionConfig {
+  return layers[0]!.attention;
+}
+
+/** Attention's kernels are made for one shape of heads, and one of caps. */
+function checkAlike({ architecture, layers, contextLength, learnedPositions }: DecoderConfig): void {
+  const shapes = new Set(
+    layers.map(({ attention: { heads, kvHeads, headSize, cap } }) => `${heads}/${kvHeads} × ${headSize}, cap ${cap}`),
+  );
+  if (shapes.size !== 1) {
+    throw new CheckpointError(`config.json: ${architecture} with layers of heads ${[...shapes].join(' and ')}`);
+  }
+  if (learnedPositions !== undefined && learnedPositions < contextLength) {
+    throw new CheckpointError(`config.json: a context of ${contextLength} over ${learnedPositions} learned positions`);
+  }
+}
