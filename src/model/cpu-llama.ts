@@ -8,6 +8,7 @@ import { rmsNormReference } from '../gpu/rms-norm.reference.ts';
 import { ropeReference } from '../gpu/rope.reference.ts';
 import { ropeTable } from '../gpu/rope-table.ts';
 import type { CpuLayerWeights, CpuWeights } from './cpu-weights.ts';
+import { type KvGroup, kvGroupOf } from './kv-layout.ts';
 import type { PlainDecoder } from './plain-decoder.ts';
 import type { LayerUpdates, SiteUpdates } from './read-adapter.ts';
 import type { StepBatch } from './runner.ts';
@@ -15,28 +16,38 @@ import type { StepBatch } from './runner.ts';
 /** A row of a step with all that a layer needs to know of it. */
 interface Row {
   readonly position: number;
-  readonly blockTable: ArrayLike<number>;
+  /** Of each KV group. */
+  readonly tables: readonly ArrayLike<number>[];
   readonly hidden: Float32Array;
   /** By layer. */
   readonly adapter: readonly LayerUpdates[] | undefined;
 }
 
-/** Llama's forward step from the kernels' CPU references, with a KV pool of its own: the reference of Llama. */
+/** Llama's forward step from the kernels' CPU references, with KV pools of its own: the reference of Llama, and of Mistral. */
 export class CpuLlama {
   readonly weightBytes: number;
   readonly kvBytes: number;
   readonly #config: PlainDecoder;
   readonly #weights: CpuWeights;
   readonly #kv: readonly KvPool[];
+  /** Of each layer: its KV group. */
+  readonly #groups: readonly number[];
   readonly #table: Float32Array;
   /** By slot. */
   readonly #adapters = new Map<number, readonly LayerUpdates[]>();
 
-  /** `blocks` of KV; `positions` that there can be. */
-  constructor(config: PlainDecoder, weights: CpuWeights, blocks: number, positions: number) {
+  /** `blocks` of each KV group; `positions` that there can be. */
+  constructor(
+    config: PlainDecoder,
+    weights: CpuWeights,
+    groups: readonly KvGroup[],
+    blocks: readonly number[],
+    positions: number,
+  ) {
     this.#config = config;
     this.#weights = weights;
-    this.#kv = weights.layers.map(() => new KvPool(blocks, config.kvHeads, config.headSize));
+    this.#groups = weights.layers.map((_, i) => kvGroupOf(groups, i));
+    this.#kv = this.#groups.map((group) => new KvPool(blocks[group]!, config.kvHeads, config.headSize));
     this.#table = ropeTable(positions, config.rope);
     this.kvBytes = this.#kv.reduce((sum, pool) => sum + pool.values.byteLength, 0);
     this.weightBytes = bytesOf(weights);
@@ -49,12 +60,25 @@ export class CpuLlama {
 
   /** Hidden states of the batch's rows before the final norm; `lastIds`: what each slot drew last. */
   forward(batch: StepBatch, lastIds: Uint32Array): Float32Array[] {
-    for (const { from, to } of batch.copies ?? []) for (const kv of this.#kv) kv.copyBlock(from, to);
+    for (const copy of batch.copies ?? []) {
+      const pairs = [copy, ...(copy.more ?? [])];
+      this.#kv.forEach((kv, i) => {
+        const { from, to } = pairs[this.#groups[i]!]!;
+        kv.copyBlock(from, to);
+      });
+    }
     const rows = this.#embed(batch, lastIds);
     this.#weights.layers.forEach((layer, i) => {
       this.#layer(layer, i, rows);
     });
     return rows.map(({ hidden }) => hidden);
+  }
+
+  /** Makes all that reads blocks of a KV group before they are written give NaN: for tests. */
+  spoil(group: number, blocks: readonly number[]): void {
+    this.#kv.forEach((kv, i) => {
+      if (this.#groups[i] === group) for (const block of blocks) kv.fillBlock(block, Number.NaN);
+    });
   }
 
   /** The final norm of a hidden state. */
@@ -69,7 +93,8 @@ export class CpuLlama {
 
   #embed(batch: StepBatch, lastIds: Uint32Array): Row[] {
     const { hiddenSize } = this.#config;
-    return batch.sequences.flatMap(({ slot, tokens, startPosition, blockTable, adapter: of }) => {
+    return batch.sequences.flatMap(({ slot, tokens, startPosition, blockTable, moreTables = [], adapter: of }) => {
+      const tables = [blockTable, ...moreTables];
       const adapter = of === undefined ? undefined : this.#adapters.get(of);
       const given = tokens !== 'slot' && 'embeddings' in tokens;
       const ids = tokens === 'slot' ? [lastIds[slot]!] : given ? [] : Array.from(tokens);
@@ -78,18 +103,17 @@ export class CpuLlama {
             embeddingReference(tokens.embeddings, hiddenSize, i),
           )
         : ids.map((id) => embeddingReference(this.#weights.embedding, hiddenSize, id));
-      return hidden.map((values, i) => ({ position: startPosition + i, blockTable, hidden: values, adapter }));
+      return hidden.map((values, i) => ({ position: startPosition + i, tables, hidden: values, adapter }));
     });
   }
 
   /** One layer over all rows: K and V of every row are written before any row attends. */
   #layer(layer: CpuLayerWeights, index: number, rows: readonly Row[]): void {
     const { hiddenSize, intermediateSize, normEpsilon } = this.#config;
-    const kv = this.#kv[index]!;
     const queries = rows.map((row) => this.#project(layer, index, row));
     rows.forEach((row, i) => {
       const adapter = row.adapter?.[index];
-      const attended = this.#attend(kv, row, queries[i]!);
+      const attended = this.#attend(index, row, queries[i]!);
       add(row.hidden, linearReference(layer.attentionOutput, hiddenSize, attended));
       addUpdates(row.hidden, attended, adapter?.attentionOutput, [0]);
       const normed = rmsNormReference(row.hidden, layer.feedForwardNorm, normEpsilon);
@@ -104,9 +128,10 @@ export class CpuLlama {
   }
 
   /** Writes a row's K and V into the pool; gives its rotated query heads. */
-  #project(layer: CpuLayerWeights, index: number, { hidden, position, blockTable, adapter }: Row): Float32Array[] {
+  #project(layer: CpuLayerWeights, index: number, { hidden, position, tables, adapter }: Row): Float32Array[] {
     const { heads, kvHeads, headSize, normEpsilon } = this.#config;
     const kv = this.#kv[index]!;
+    const blockTable = tables[this.#groups[index]!]!;
     const normed = rmsNormReference(hidden, layer.attentionNorm, normEpsilon);
     const qkv = linearReference(layer.qkv, (heads + 2 * kvHeads) * headSize, normed);
     addUpdates(qkv, normed, adapter?.[index]?.qkv, [0, heads * headSize, (heads + kvHeads) * headSize]);
@@ -118,12 +143,15 @@ export class CpuLlama {
     return Array.from({ length: heads }, (_, h) => ropeReference(head(h), this.#table, position));
   }
 
-  #attend(kv: KvPool, { position, blockTable }: Row, queries: readonly Float32Array[]): Float32Array {
-    const { heads, kvHeads, headSize } = this.#config;
+  #attend(index: number, { position, tables }: Row, queries: readonly Float32Array[]): Float32Array {
+    const { heads, kvHeads, headSize, windows } = this.#config;
+    const kv = this.#kv[index]!;
+    const blockTable = tables[this.#groups[index]!]!;
+    const first = Math.max(0, position + 1 - (windows[index] ?? Number.POSITIVE_INFINITY));
     const attended = new Float32Array(heads * headSize);
     queries.forEach((query, h) => {
       const kvHead = Math.floor(h / (heads / kvHeads));
-      attended.set(attentionReference(kv, { query, kvHead, blockTable, first: 0, end: position + 1 }), h * headSize);
+      attended.set(attentionReference(kv, { query, kvHead, blockTable, first, end: position + 1 }), h * headSize);
     });
     return attended;
   }

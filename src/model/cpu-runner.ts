@@ -6,9 +6,18 @@ import { hasNonFinite, logprobsReference, orderReference, sampleReference } from
 import { adapterSites, type LayerSites } from './adapter-sites.ts';
 import { CpuLlama } from './cpu-llama.ts';
 import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
-import { describeDecoder } from './describe-decoder.ts';
-import { type KvRequest, kvGroupLimits, poolBlocks, servedPositions, stepCapacity } from './kv-layout.ts';
-import { decoderKvGroups, type LoadOptions, runnerLimits } from './load-decoder.ts';
+import type { DecoderConfig } from './decoder-config.ts';
+import { openDecoder } from './describe-decoder.ts';
+import {
+  type KvGroup,
+  type KvRequest,
+  kvGroupLimits,
+  kvGroups,
+  poolBlocks,
+  servedPositions,
+  stepCapacity,
+} from './kv-layout.ts';
+import { type LoadOptions, runnerLimits } from './load-decoder.ts';
 import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
 import { type PlainDecoder, plainDecoder } from './plain-decoder.ts';
@@ -17,6 +26,11 @@ import type { Runner, RunnerLimits, SampledRow, SlotStart, StepBatch } from './r
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { isIndex, StepError } from './step-error.ts';
 import { encodeStep } from './step-metadata.ts';
+
+export interface CpuLoadOptions {
+  /** Windows of the layers, in place of the config's: for tests of layers that differ. */
+  readonly windows?: readonly (number | undefined)[];
+}
 
 /** What a slot's draws are adjusted by. */
 interface SlotState {
@@ -59,11 +73,18 @@ export class CpuRunner implements Runner {
 
   readonly #sites: readonly LayerSites[];
 
-  private constructor(config: PlainDecoder, weights: CpuWeights, limits: RunnerLimits, sites: readonly LayerSites[]) {
+  private constructor(
+    config: PlainDecoder,
+    weights: CpuWeights,
+    groups: readonly KvGroup[],
+    limits: RunnerLimits,
+    sites: readonly LayerSites[],
+  ) {
     this.limits = limits;
     this.#sites = sites;
     const positions = servedPositions(limits.kvGroups, limits.contextLength);
-    this.#model = new CpuLlama(config, weights, limits.kvGroups[0]!.blocks, positions);
+    const blocks = limits.kvGroups.map((group) => group.blocks);
+    this.#model = new CpuLlama(config, weights, groups, blocks, positions);
     this.#lastIds = new Uint32Array(limits.maxSequences);
     this.#slots = new Array(limits.maxSequences).fill(PLAIN_SLOT);
     this.#words = new Uint32Array(stepWords({ ...stepCapacity(limits), splitItems: 0 }));
@@ -73,16 +94,18 @@ export class CpuRunner implements Runner {
 
   /** Loads a decoder that is like Llama. Throws as loadDecoder does, and CheckpointError of any other. */
   static async load(
-    checkpoint: Checkpoint,
+    stored: Checkpoint,
     modelConfig: ModelConfig,
-    options: Omit<LoadOptions, 'bindingLimit' | 'onProgress'> & KvRequest,
+    options: Omit<LoadOptions, 'bindingLimit' | 'onProgress'> & KvRequest & CpuLoadOptions,
   ): Promise<CpuRunner> {
-    const { config, names } = describeDecoder(modelConfig);
+    const { config: described, names, checkpoint } = openDecoder(stored, modelConfig);
+    const config = withWindows(described, options.windows);
     const plain = plainDecoder(config);
-    const groups = decoderKvGroups(config);
+    const groups = kvGroups(config, Math.min(options.contextLength ?? config.contextLength, config.contextLength));
     const blocks = poolBlocks(groups, options, Number.POSITIVE_INFINITY);
     const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
-    return new CpuRunner(plain, await loadCpuWeights(checkpoint, config, names), limits, adapterSites(modelConfig));
+    const weights = await loadCpuWeights(checkpoint, config, names);
+    return new CpuRunner(plain, weights, groups, limits, adapterSites(modelConfig));
   }
 
   get allocatedBytes(): number {
@@ -130,6 +153,11 @@ export class CpuRunner implements Runner {
     const layers = await readAdapter(files, this.#sites, maxAdapterRank);
     this.#model.setAdapter(slot, layers);
     return { rank: largestRank(layers) };
+  }
+
+  /** Makes all that reads blocks of a KV group before they are written give NaN: for tests. */
+  spoil(group: number, blocks: readonly number[]): void {
+    this.#model.spoil(group, blocks);
   }
 
   destroy(): void {
@@ -193,6 +221,15 @@ export class CpuRunner implements Runner {
       return { entry, hidden, logits: this.#model.head(hidden) };
     });
   }
+}
+
+function withWindows(config: DecoderConfig, windows: CpuLoadOptions['windows']): DecoderConfig {
+  if (!windows) return config;
+  const layers = config.layers.map(({ attention: { window: _, ...attention }, ...layer }, i) => {
+    const window = windows[i];
+    return { ...layer, attention: window === undefined ? attention : { ...attention, window } };
+  });
+  return { ...config, layers };
 }
 
 const NO_PENALTY = { frequencyPenalty: 0, presencePenalty: 0, repetitionPenalty: 1, biases: [] };

@@ -13,6 +13,8 @@ export interface PlainDecoder {
   readonly contextLength: number;
   readonly normEpsilon: number;
   readonly rope: RopeConfig;
+  /** Of each layer; see AttentionConfig. */
+  readonly windows: readonly (number | undefined)[];
   readonly tiedHead: boolean;
 }
 
@@ -28,10 +30,10 @@ export function plainDecoder(config: DecoderConfig): PlainDecoder {
   if (config.embeddingScale !== 1 || config.logitsScale !== 1 || config.logitsCap !== undefined) refuse('scales');
   if (config.learnedPositions !== undefined) refuse('learned positions');
   for (const layer of layers) {
-    const { heads, kvHeads, headSize, scale, window, cap, rope, qkNorm, qkvBias, outputBias } = layer.attention;
+    const { heads, kvHeads, headSize, scale, cap, rope, qkNorm, qkvBias, outputBias } = layer.attention;
     if (layer.norms !== 'before' || layer.residualScale !== 1 || qkNorm !== undefined) refuse('other norms or scales');
     if (qkvBias || outputBias || (layer.feedForward.kind === 'gated' && layer.feedForward.bias)) refuse('biases');
-    if (window !== undefined || cap !== undefined || scale !== headSize ** -0.5) refuse('other attention');
+    if (cap !== undefined || scale !== headSize ** -0.5) refuse('other attention');
     if (rope !== 0 || ropes[0]!.rotated !== headSize) refuse('another rotation');
     const same = JSON.stringify(layer.feedForward) === JSON.stringify(feedForward);
     if (!same || heads !== attention.heads || kvHeads !== attention.kvHeads || headSize !== attention.headSize) {
@@ -42,5 +44,6 @@ export function plainDecoder(config: DecoderConfig): PlainDecoder {
     ...{ layers: layers.length, hiddenSize, intermediateSize: feedForward.size },
     ...{ heads: attention.heads, kvHeads: attention.kvHeads, headSize: attention.headSize },
     ...{ vocabSize, contextLength, normEpsilon: norm.epsilon, rope: ropes[0]!, tiedHead },
+    windows: layers.map(({ attention: { window } }) => window),
   };
 }
