@@ -14,7 +14,7 @@ import type { Quantisation } from '../gpu/quantise.ts';
 import type { DecoderConfig, DecoderLayerConfig } from './decoder-config.ts';
 import { attentionShape } from './decoder-layer.ts';
 import { DecoderTensors } from './decoder-tensors.ts';
-import { describeDecoder } from './describe-decoder.ts';
+import { openDecoder } from './describe-decoder.ts';
 import { attentionSources, feedForwardSources, type ProductSources } from './layer-sources.ts';
 
 export interface DecoderKernelsOptions {
@@ -28,11 +28,11 @@ export interface DecoderKernelsOptions {
  * ones, unless scales turn out not to be halves. Throws CheckpointError, or RangeError where a tile is over the limit.
  */
 export function decoderKernels(
-  checkpoint: Checkpoint,
+  stored: Checkpoint,
   modelConfig: ModelConfig,
   { quantisation, bindingLimit }: DecoderKernelsOptions,
 ): KernelNeeds {
-  const { config, names } = describeDecoder(modelConfig);
+  const { config, names, checkpoint } = openDecoder(stored, modelConfig);
   const { hiddenSize, vocabSize, learnedPositions } = config;
   const tensors = new DecoderTensors(checkpoint, undefined, quantisation);
   const products = new ProductList(bindingLimit);

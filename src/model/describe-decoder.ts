@@ -1,7 +1,8 @@
-import { CheckpointError } from '../checkpoint/checkpoint.ts';
+import { type Checkpoint, CheckpointError } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
 import type { DecoderNames } from './architecture.ts';
 import { architectureOf } from './architecture-of.ts';
+import { decoderCheckpoint } from './decoder-checkpoint.ts';
 import type { AttentionConfig, DecoderConfig } from './decoder-config.ts';
 
 /** A model's config as a decoder's, and what its tensors are called. */
@@ -16,6 +17,15 @@ export function describeDecoder(modelConfig: ModelConfig): DecoderDescription {
   const config = architecture.readConfig(modelConfig);
   checkAlike(config);
   return { config, names: architecture.tensorNames(config) };
+}
+
+/** Likewise, with its checkpoint under these names. Throws CheckpointError, also for tensors that the model has no use for. */
+export function openDecoder(
+  stored: Checkpoint,
+  modelConfig: ModelConfig,
+): DecoderDescription & { readonly checkpoint: Checkpoint } {
+  const described = describeDecoder(modelConfig);
+  return { ...described, checkpoint: decoderCheckpoint(stored, architectureOf(modelConfig), described.config) };
 }
 
 /** A layer's attention; all have the same heads. */

@@ -15,7 +15,7 @@ import { Decoder } from './decoder.ts';
 import type { DecoderConfig } from './decoder-config.ts';
 import { decoderKernels } from './decoder-kernels.ts';
 import { loadDecoderWeights } from './decoder-weights.ts';
-import { anyAttention, describeDecoder } from './describe-decoder.ts';
+import { anyAttention, openDecoder } from './describe-decoder.ts';
 import { GpuRunner } from './gpu-runner.ts';
 import {
   blockBytes,
@@ -75,14 +75,14 @@ export interface LoadOptions extends KvRequest {
  */
 export async function loadDecoder(
   device: GPUDevice,
-  checkpoint: Checkpoint,
+  stored: Checkpoint,
   modelConfig: ModelConfig,
   options: LoadOptions,
 ): Promise<GpuRunner> {
-  const { config, names } = describeDecoder(modelConfig);
+  const { config, names, checkpoint } = openDecoder(stored, modelConfig);
   const gpu = new Gpu(device, options);
   try {
-    const needs = decoderKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
+    const needs = decoderKernels(stored, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
     const start = performance.now();
     // Kernels compile while weights are read: both take seconds, on cores of their own.
     const [runner] = await Promise.all([load(gpu, checkpoint, config, names, options), compileKernels(gpu, needs)]);
