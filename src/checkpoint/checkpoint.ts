@@ -8,6 +8,8 @@ export interface TensorInfo {
   /** From the start of the file, in bytes. */
   readonly offset: number;
   readonly byteLength: number;
+  /** A matrix that the file has the other way round than the model's own files have it (GGUF's GPT-2). */
+  readonly transposed?: boolean;
 }
 
 /** The tensors of a model's weight file. */

@@ -1,16 +1,32 @@
 import type { Gguf } from './gguf.ts';
 
-/** How GGUF files of one architecture name and order what Hugging Face's files hold. */
-export interface GgufArchitecture {
-  /**
-   * The keys of config.json that the metadata and tensors give, without token ids. Rejects with CheckpointError naming
-   * file and key, also for a key of the architecture that it doesn't know.
-   */
-  config(gguf: Gguf): Promise<Readonly<Record<string, unknown>>>;
-  /** Hugging Face's name of a tensor; undefined for one that its checkpoints don't have. */
-  tensorName(ggufName: string): string | undefined;
-  /** Heads whose rows the file has in interleaved order; undefined where rows are in Hugging Face's order. */
-  interleavedHeads(ggufName: string, config: Readonly<Record<string, unknown>>): number | undefined;
-  /** Name and shape (outermost first) of each tensor that the file must have, lazily. */
-  required(config: Readonly<Record<string, unknown>>): Iterable<readonly [ggufName: string, shape: readonly number[]]>;
+/** One tensor of a GGUF file, and where a checkpoint of Hugging Face's has what is in it. */
+export interface GgufTensor {
+  readonly name: string;
+  /** Outermost first. */
+  readonly shape: readonly number[];
+  /** Hugging Face's name; several of them share a stack, a slice of the outermost dimension each. */
+  readonly names: readonly string[];
+  /** Heads whose rows the file has in interleaved order; absent where rows are in Hugging Face's order. */
+  readonly interleavedHeads?: number;
+  /** The file has 1 + w where Hugging Face's has w. */
+  readonly plusOne?: boolean;
+  /** The file has [rows, columns] where Hugging Face's has [columns, rows]. */
+  readonly transposed?: boolean;
 }
+
+/** What a GGUF file says of a model, in Hugging Face's words. */
+export interface GgufDescription {
+  /** The keys of config.json that the metadata and tensors give, without token ids. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** The tensors that the file must have, lazily; an absurd count of layers ends with the first that is missing. */
+  readonly tensors: Iterable<GgufTensor>;
+  /** Tensors that the config speaks for. */
+  readonly spent: readonly string[];
+}
+
+/**
+ * How GGUF files of one architecture name and order what Hugging Face's files hold. Rejects with CheckpointError naming
+ * file and key, also for a key of the architecture that it doesn't know.
+ */
+export type GgufArchitecture = (gguf: Gguf) => Promise<GgufDescription>;

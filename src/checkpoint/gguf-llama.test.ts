@@ -56,7 +56,6 @@ describe('config', () => {
           'llama.attention.key_length': 6,
           'llama.attention.value_length': 6,
           'llama.rope.dimension_count': 6,
-          'llama.attention.sliding_window': 5,
           'llama.rope.freq_base': 500_000.5,
           'tokenizer.ggml.eot_token_id': 4,
           'tokenizer.ggml.eom_token_id': 2,
@@ -76,9 +75,17 @@ describe('config', () => {
         },
       ),
     ).toMatchObject({
-      ...{ vocab_size: 10, num_key_value_heads: 1, head_dim: 6, sliding_window: 5, rope_theta: 500_000.5 },
+      ...{ vocab_size: 10, num_key_value_heads: 1, head_dim: 6, rope_theta: 500_000.5 },
       ...{ tie_word_embeddings: false, attention_bias: true, mlp_bias: false, eos_token_id: [2, 4], pad_token_id: 0 },
     });
+  });
+
+  it('is a Mistral where there is a window, and then has no biases', async () => {
+    const window = { 'llama.attention.sliding_window': 5 };
+    expect(await raw(window)).toMatchObject({ architectures: ['MistralForCausalLM'], sliding_window: 5 });
+    expect(await refusal(window, { 'blk.0.attn_q.bias': zeros('F32', 8) })).toMatch(
+      /"blk\.0\.attn_q\.bias" is not known/,
+    );
   });
 
   it.each<[string, Metadata, object | null]>([
@@ -155,7 +162,8 @@ describe('config', () => {
     ['heads that do not divide', { 'llama.attention.head_count': 3 }, /llama\.attention\.head_count is 3/],
     ['a part of a head rotated', { 'llama.rope.dimension_count': 2 }, /llama\.rope\.dimension_count is 2/],
     ['values of another size', { 'llama.attention.value_length': 2 }, /llama\.attention\.value_length is 2/],
-    ['experts', { 'llama.expert_count': 8 }, /llama\.expert_count is 8/],
+    ['experts of which none is chosen', { 'llama.expert_count': 8 }, /llama\.expert_used_count is missing/],
+    ['experts that are not there', { 'llama.expert_count': 8, 'llama.expert_used_count': 2 }, /"blk\.0\.ffn_gate_inp/],
     ['a key it does not know', { 'llama.logit_scale': 2.5 }, /llama\.logit_scale is not known/],
     ['another rope scaling', { 'llama.rope.scaling.type': 'longrope' }, /"longrope"; known: none, linear, yarn/],
     ['no epsilon', { 'llama.attention.layer_norm_rms_epsilon': undefined }, /layer_norm_rms_epsilon is missing/],
@@ -177,6 +185,7 @@ describe('tensors', () => {
       /"blk\.0\.ffn_up\.weight" has shape \[8, 12\], the metadata asks for \[12, 8\]/,
     ],
     ['has a dimension more', { 'output_norm.weight': zeros('F32', 8, 1) }, /"output_norm\.weight" has shape \[1, 8\]/],
+    ['is not known', { 'some.other': zeros('F32', 1) }, /tensor "some\.other" is not known/],
     ['has a bias alone', { 'blk.0.attn_q.bias': zeros('F32', 8) }, /"blk\.0\.attn_k\.bias" is missing/],
   ])('are refused where one %s', async (_, tensors, reason) => {
     expect(await refusal({}, tensors)).toMatch(reason);
@@ -200,7 +209,7 @@ describe('tensors', () => {
         'blk.0.attn_k.bias': numbered(4),
         'blk.0.attn_v.bias': numbered(4),
         'blk.0.attn_output.bias': numbered(8),
-        'some.other': zeros('F32', 1),
+        'blk.0.attn_rot_embd': zeros('F32', 1),
       },
     );
     const read = async (name: string) => {

@@ -3,7 +3,7 @@ import type { Checkpoint } from './checkpoint.ts';
 import { type Gguf, readGguf } from './gguf.ts';
 import type { GgufArchitecture } from './gguf-architecture.ts';
 import { ggufCheckpoint } from './gguf-checkpoint.ts';
-import { LLAMA } from './gguf-llama.ts';
+import { GGUF_ARCHITECTURES } from './gguf-families.ts';
 import { type GgufTokenizer, ggufTokenizer } from './gguf-tokenizer.ts';
 import { ggufVocabulary } from './gguf-vocabulary.ts';
 import { type ModelConfig, parseModelConfig } from './model-config.ts';
@@ -17,9 +17,6 @@ export interface GgufModel extends GgufTokenizer {
   readonly config: ModelConfig;
 }
 
-/** By GGUF's general.architecture. */
-const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = { llama: LLAMA };
-
 /**
  * Opens a GGUF file as a model. Holds its metadata, no tensor. Rejects with CheckpointError naming file, key or tensor,
  * and reason.
@@ -27,10 +24,10 @@ const ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = { llama: LLAMA
 export async function openGguf(source: ByteSource): Promise<GgufModel> {
   const gguf = await readGguf(source);
   const architecture = ggufArchitecture(gguf);
-  const raw = await architecture.config(gguf);
+  const description = await architecture(gguf);
   const vocabulary = ggufVocabulary(gguf);
   const configJson = JSON.stringify({
-    ...raw,
+    ...description.config,
     bos_token_id: vocabulary.bos ?? null,
     eos_token_id: vocabulary.ends,
     pad_token_id: vocabulary.padding ?? null,
@@ -40,7 +37,7 @@ export async function openGguf(source: ByteSource): Promise<GgufModel> {
     gguf.metadata.fail('tokenizer.ggml.tokens', `has ${vocabulary.tokens.length} tokens of ${config.vocabSize}`);
   }
   return {
-    checkpoint: ggufCheckpoint(gguf, architecture, raw),
+    checkpoint: ggufCheckpoint(gguf, description),
     configJson,
     config,
     ...ggufTokenizer(gguf, vocabulary),
@@ -49,8 +46,8 @@ export async function openGguf(source: ByteSource): Promise<GgufModel> {
 
 function ggufArchitecture({ metadata }: Gguf): GgufArchitecture {
   const name = metadata.string('general.architecture');
-  if (name !== undefined && Object.hasOwn(ARCHITECTURES, name)) return ARCHITECTURES[name]!;
-  const known = Object.keys(ARCHITECTURES).join(', ');
+  if (name !== undefined && Object.hasOwn(GGUF_ARCHITECTURES, name)) return GGUF_ARCHITECTURES[name]!;
+  const known = Object.keys(GGUF_ARCHITECTURES).join(', ');
   return metadata.fail(
     'general.architecture',
     name === undefined ? 'is missing' : `is ${JSON.stringify(name)}; known: ${known}`,

@@ -62,10 +62,11 @@ export async function readReferenceWeights(
   const matrix = async (name: MatrixName, rows: number, columns: number): Promise<Float64Array> => {
     const all = await tensor(name.tensor);
     const { first, of } = name.stretch ?? { first: 0, of: rows };
+    const transposed = (name.transposed ?? false) !== (checkpoint.tensors.get(name.tensor)?.transposed ?? false);
     if (all.length !== of * columns) throw new Error(`${name.tensor} has ${all.length} values, not ${of} × ${columns}`);
     return Float64Array.from({ length: rows * columns }, (_, i) => {
       const [row, column] = [first + Math.floor(i / columns), i % columns];
-      return all[name.transposed ? column * of + row : row * columns + column]!;
+      return all[transposed ? column * of + row : row * columns + column]!;
     });
   };
   const product = async ({ weight, bias }: ProductName, rows: number, columns: number): Promise<Product> => ({
