@@ -1,3 +1,5 @@
+import type { LoraCounts } from './lora-adapters.ts';
+
 /** Counted values of an engine, at one moment. */
 export interface EngineLoad {
   readonly running: number;
@@ -24,4 +26,6 @@ export interface EngineLoad {
   readonly requestsTaken: number;
   /** Output tokens since the start. */
   readonly tokensMade: number;
+  /** Undefined where no LoRA adapters are served. */
+  readonly lora: LoraCounts | undefined;
 }

@@ -5,6 +5,8 @@ export interface EngineRequest {
   readonly inputIds: readonly number[];
   /** In place of the model's own embeddings of `inputIds`: [inputIds.length, hiddenSize]. */
   readonly inputEmbeds?: Float32Array;
+  /** The LoRA adapter that it asks for; absent: none. */
+  readonly loraId?: string;
   readonly samples: readonly RequestedSample[];
   readonly sampling: RequestSampling;
   /** 0 is prefill only. */

@@ -45,5 +45,6 @@ export class SequenceEnds {
     sequence.ended = true;
     this.#scheduler.remove(sequence);
     sequence.matching?.close();
+    sequence.adapter?.release();
   }
 }

@@ -1,5 +1,6 @@
 import type { SearchedRow } from '../../gpu/sampler.ts';
-import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/runner.ts';
+import type { AdapterFiles } from '../../model/read-adapter.ts';
+import type { AdapterTraits, Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/runner.ts';
 
 /** A runner that does what the one behind it does, but for what a test's own changes. */
 export class WrappedRunner implements Runner {
@@ -33,6 +34,11 @@ export class WrappedRunner implements Runner {
 
   awaits(row: SearchedRow): Promise<void> | undefined {
     return this.inner.awaits?.(row);
+  }
+
+  loadAdapter(slot: number, files: AdapterFiles): Promise<AdapterTraits> {
+    if (!this.inner.loadAdapter) throw new Error('the runner takes no adapters');
+    return this.inner.loadAdapter(slot, files);
   }
 
   destroy(): void {
