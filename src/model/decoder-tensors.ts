@@ -37,8 +37,9 @@ export class DecoderTensors {
   }
 
   /** A matrix [rows, columns] to load. Throws CheckpointError naming file, tensor and reason. */
-  matrix({ tensor: name, stretch, transposed = false }: MatrixName, rows: number, columns: number): AnySource {
+  matrix({ tensor: name, stretch, transposed: named = false }: MatrixName, rows: number, columns: number): AnySource {
     const { first, of } = stretch ?? { first: 0, of: rows };
+    const transposed = named !== (this.#checkpoint.tensors.get(name)?.transposed ?? false);
     const tensor = this.#find(name, transposed ? [columns, of] : [of, columns]);
     const label = stretch ? `${name} ${first}` : name;
     if (isGgmlQuantType(tensor.dtype) && !transposed) return this.#quants(tensor, tensor.dtype, label, first, rows, of);
