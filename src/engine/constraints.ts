@@ -57,22 +57,24 @@ export class Constraints {
    * marked, as are those where nothing can be drawn.
    */
   async masks(rows: readonly WantedRow[]): Promise<(Uint32Array | undefined)[]> {
-    const pending = rows.flatMap(({ sequence }) => (sequence.ended ? [] : (sequence.matching?.pending ?? [])));
+    const pending = rows.flatMap(({ sequence: { ended, matching }, guesses = 0 }) =>
+      ended || !matching ? [] : ((guesses > 0 ? matching.looking : matching.pending) ?? []),
+    );
     if (pending.length > 0) await settledOrAfter(this.#patienceMs, Promise.all(pending));
     return rows.map((row) => this.#mask(row));
   }
 
   #mask(row: WantedRow): Uint32Array | undefined {
-    const { sequence } = row;
+    const { sequence, guesses = 0 } = row;
     const { matching } = sequence;
     if (sequence.ended || !matching) return undefined;
-    if (matching.pending) {
+    if (matching.pending && guesses === 0) {
       matching.late = true;
       row.undrawn = 'late';
       sequence.withdrawDraw();
       return undefined;
     }
-    const allowed = matching.allowed(sequence.withheldIds);
+    const allowed = matching.allowed(sequence.withheldIds(guesses), guesses);
     if (typeof allowed === 'object') return allowed.mask;
     row.undrawn = allowed;
     return undefined;

@@ -1,4 +1,5 @@
 import type { LoraCounts } from './lora-adapters.ts';
+import type { SpeculationCounts } from './speculation.ts';
 
 /** Counted values of an engine, at one moment. */
 export interface EngineLoad {
@@ -13,6 +14,8 @@ export interface EngineLoad {
   readonly cachedTokens: number;
   /** Share of prompt tokens found in the prefix cache, of the prompts started last; undefined before the first. */
   readonly cacheHitRate: number | undefined;
+  /** Drafts since the start; undefined: there was none. */
+  readonly speculation: SpeculationCounts | undefined;
   /** Tokens of waiting sequences that no cached prefix covers. */
   readonly waitingUncachedTokens: number;
   readonly maxRunning: number;

@@ -3,6 +3,7 @@ import type { Runner } from '../model/runner.ts';
 import type { EngineEvent } from './event.ts';
 import type { Grammars } from './grammars.ts';
 import type { SchedulerLimits } from './scheduler.ts';
+import type { Speculating } from './speculation.ts';
 import type { StepThrottle } from './step-throttle.ts';
 
 export interface EngineOptions {
@@ -11,6 +12,8 @@ export interface EngineOptions {
   readonly limits: EngineLimits;
   /** Without them no constraint is served. */
   readonly grammars?: Grammars;
+  /** Whether sequences draft, and by what: 'auto' does by n-grams where that wins. Default: 'off'. */
+  readonly speculation?: 'auto' | 'off' | Speculating;
   /** How long a step waits for masks, in milliseconds; the default suits everyone but tests. */
   readonly maskPatienceMs?: number;
   /** Called after each step with what it brought, and at once for what ends outside a step. */
@@ -40,6 +43,10 @@ export interface StepTimes {
   readonly ms: number;
   readonly decodeRows: number;
   readonly prefillRows: number;
+  /** Guesses of drafts, on top of the decode rows. */
+  readonly draftRows: number;
+  /** Tokens that its decode rows brought. */
+  readonly tokens: number;
   /** Decode steps for one readback. */
   readonly steps: number;
 }

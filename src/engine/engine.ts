@@ -14,8 +14,9 @@ import type { EngineRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
 import { type Ending, Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
+import { type Speculating, Speculation } from './speculation.ts';
 import { StepResults } from './step-results.ts';
-import { type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
+import { type StepInFlight, type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
 import { Stops } from './stops.ts';
 import { Throughput } from './throughput.ts';
 import { UncachedTokens } from './uncached-tokens.ts';
@@ -29,6 +30,7 @@ export class Engine {
   readonly #options: EngineOptions;
   readonly #runner: Runner;
   readonly #scheduler: Scheduler;
+  readonly #speculation: Speculating | undefined;
   readonly #pace: Pace;
   readonly #throughput: Throughput;
   readonly #uncached: UncachedTokens;
@@ -44,11 +46,12 @@ export class Engine {
   #broken: string | undefined;
 
   constructor(options: EngineOptions) {
-    const { runner, limits, grammars, maskPatienceMs: patienceMs, onEvents, now } = options;
+    const { runner, limits, grammars, maskPatienceMs: patienceMs, onEvents, now, speculation = 'off' } = options;
     this.#options = options;
     this.#runner = runner;
     this.#pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
-    this.#scheduler = new Scheduler(runner.limits, limits, this.#pace, now);
+    this.#speculation = speculation === 'auto' ? new Speculation() : speculation === 'off' ? undefined : speculation;
+    this.#scheduler = new Scheduler(runner.limits, limits, this.#pace, now, this.#speculation);
     this.lora = new LoraAdapters(runner, (root) => this.#scheduler.kv.forget({ root, private: false }));
     this.#profiling = new Profiling(runner);
     this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, now);
@@ -57,6 +60,7 @@ export class Engine {
     this.#ends = ends;
     this.#results = new StepResults({
       kv: this.#scheduler.kv,
+      speculation: this.#speculation,
       ends,
       onEvents,
       onTokens: (count) => {
@@ -90,6 +94,7 @@ export class Engine {
       maxTokens: this.#scheduler.maxTokens,
       cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
       cacheHitRate: this.#scheduler.hits.rate,
+      speculation: this.#speculation?.counts.drafts ? { ...this.#speculation.counts } : undefined,
       waitingUncachedTokens: this.#uncached.count,
       maxRunning: limits.maxRunning,
       genThroughput: this.#throughput.perSecond(),
@@ -245,7 +250,7 @@ export class Engine {
           // Not for nothing: who wakes the engine expects a plan at once.
           if (turn) await turn;
           let startedAt = now();
-          const plan = this.#scheduler.plan();
+          const plan = this.#scheduler.plan(steps.count);
           if (!plan) break;
           if (this.#profiling.active) {
             await this.#profiling.measure(plan.batch, plan.prefillRows);
@@ -277,14 +282,25 @@ export class Engine {
       this.#ends.failAll(sequences, 'internal', `the step was refused: ${outcome.refused}`);
       return lastEnd;
     }
-    this.#results.take(plan, outcome.rows);
-    const { decodeRows, prefillRows } = plan;
+    const tokens = this.#results.take(plan, outcome.rows);
+    const { decodeRows, draftRows, prefillRows } = plan;
     const steps = plan.batch.repeat ?? 1;
     const ms = endedAt - Math.max(lastEnd, submittedAt);
-    this.#pace.measured({ decodeRows, prefillRows, steps, ms });
+    if (draftRows === 0) this.#pace.measured({ decodeRows, prefillRows, steps, ms });
+    if (prefillRows === 0) this.#measure(outcome.step, tokens, endedAt - Math.max(lastEnd, submittedAt - planMs));
     throttle?.took(ms);
-    onStep?.({ hostMs: planMs + now() - endedAt, ms, decodeRows, prefillRows, steps });
+    onStep?.({ hostMs: planMs + now() - endedAt, ms, decodeRows, draftRows, tokens, prefillRows, steps });
     return endedAt;
+  }
+
+  /** `ms`: with what planning took where nothing ran meanwhile. */
+  #measure({ plan, alone }: StepInFlight, tokens: number, ms: number): void {
+    const { decodeRows: sequences, draftRows } = plan;
+    if (draftRows > 0) this.#speculation?.draftedStep({ sequences, rows: sequences + draftRows, tokens, ms });
+    else {
+      const waited = alone && this.#options.limits.stepsInFlight > 1;
+      this.#speculation?.plainStep({ sequences, steps: plan.batch.repeat ?? 1, ms, waited });
+    }
   }
 
   #end(sequences: readonly Sequence[], ending: Ending): void {

@@ -196,6 +196,12 @@ export class KvCache {
     return true;
   }
 
+  /** Gives back what the tables cover beyond `positions`. */
+  trim(kv: SequenceKv, positions: number): void {
+    const kept = Math.max(Math.ceil(positions / BLOCK_TOKENS), kv.shared.length);
+    for (const [g, table] of kv.tables.entries()) this.#pools[g]!.release(table.splice(kept));
+  }
+
   /** Shares the whole blocks of the first `valid` tokens of a sequence that goes on. */
   share(key: KvKey, kv: SequenceKv, ids: readonly number[], valid: number): void {
     if (!this.#enabled) return;

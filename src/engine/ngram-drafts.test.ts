@@ -34,7 +34,7 @@ test('the index finds what a scan of everything finds, however ids come', () => 
         }
       },
     ),
-    { numRuns: process.env.SHOAL_LONG === '1' ? 20_000 : 300 },
+    { numRuns: import.meta.env.SHOAL_LONG === '1' ? 20_000 : 300 },
   );
   expect(found).toBeGreaterThan(300);
 });

@@ -18,6 +18,8 @@ export class SampleRows {
   readonly mostShare: RowShare;
   /** Its slot has to be told of it. */
   readonly adjusts: boolean;
+  /** Its slot counts what it draws. */
+  readonly counts: boolean;
   readonly #request: EngineRequest;
   readonly #sampling: SamplingParams;
 
@@ -33,10 +35,9 @@ export class SampleRows {
     this.scoreShare = tellsPrompt ? told : NO_SHARE;
     this.lastShare = { ...NO_SHARE, logits: hidden, hidden };
     this.mostShare = both(maxNewTokens > 0 ? this.drawShare : this.lastShare, this.scoreShare);
+    this.counts = sampling.frequencyPenalty !== 0 || sampling.presencePenalty !== 0 || sampling.repetitionPenalty !== 1;
     this.adjusts =
-      sampling.frequencyPenalty !== 0 ||
-      sampling.presencePenalty !== 0 ||
-      sampling.repetitionPenalty !== 1 ||
+      this.counts ||
       (sampling.minNewTokens > 0 && sampling.maskedStopIds.length > 0) ||
       sampling.biases.length > 0 ||
       logprobIds.length > 0;

@@ -7,7 +7,9 @@ import { KvCache } from './kv-cache.ts';
 import { borrowedTail, isSharedSoon } from './prompt-sharing.ts';
 import { retractionVictim } from './retraction-victim.ts';
 import type { Sequence } from './sequence.ts';
+import type { Speculating } from './speculation.ts';
 import { type Plan, StepBuilder } from './step-builder.ts';
+import { StepDrafts } from './step-drafts.ts';
 import { StepRoom } from './step-room.ts';
 
 export interface SchedulerLimits {
@@ -39,6 +41,9 @@ export class Scheduler {
   readonly #runner: RunnerLimits;
   readonly #pace: StepPace;
   readonly #now: () => number;
+  /** Who drafts; undefined: nobody. */
+  readonly #speculation: Speculating | undefined;
+  readonly #drafts: StepDrafts | undefined;
   readonly #freeSlots: number[];
   /** Rows of one sequence that a step may have. */
   readonly #chunkRows: number;
@@ -49,14 +54,22 @@ export class Scheduler {
   #running: Sequence[] = [];
   #steps = 0;
 
-  constructor(runner: RunnerLimits, limits: SchedulerLimits, pace: StepPace, now: () => number) {
+  constructor(
+    runner: RunnerLimits,
+    limits: SchedulerLimits,
+    pace: StepPace,
+    now: () => number,
+    speculation?: Speculating,
+  ) {
     this.#runner = runner;
+    this.#speculation = speculation;
     this.policy = limits.policy;
     const maxRunning = Math.min(limits.maxRunning, runner.maxSequences, runner.maxLogitsRows, runner.maxRows);
     this.limits = { ...limits, maxRunning };
     this.#pace = pace;
     this.#now = now;
     this.kv = new KvCache(runner.kvGroups, limits);
+    this.#drafts = speculation && new StepDrafts(speculation, runner, this.kv);
     this.#chunkRows = Math.min(runner.maxRows, mostChunkRows(runner.kvGroups));
     this.#freeSlots = Array.from({ length: maxRunning }, (_, i) => maxRunning - 1 - i);
     this.distrustSlots();
@@ -103,20 +116,32 @@ export class Scheduler {
     for (let slot = 0; slot < this.limits.maxRunning; slot++) this.#usedSlots.add(slot);
   }
 
-  /** The next step: every decode row that may run, then prefill chunks in order. Undefined: nothing to do now. */
-  plan(): Plan | undefined {
+  /**
+   * The next step, behind `inFlight` others: every decode row that may run, with drafts where they win, then prefill
+   * chunks in order. Undefined: nothing to do now.
+   */
+  plan(inFlight = 0): Plan | undefined {
+    // What comes after a draft follows from how much of it was right.
+    if (this.#running.some(({ guesses }) => guesses !== undefined)) return undefined;
     this.#admit();
+    // A draft follows the ids that are being drawn.
+    const awaited = this.#drafts !== undefined && !this.#prefilling && this.#drafts.awaited(this.#running);
+    if (awaited && inFlight > 0) return undefined;
     // Room kept for a sequence that then finds no blocks is another's the next time.
     for (let attempt = 0; attempt <= this.limits.maxRunning; attempt++) {
-      const { plan, leftOut } = this.#planOnce();
+      const { plan, leftOut } = this.#planOnce(awaited);
       if (plan || !leftOut) return plan;
     }
     return undefined;
   }
 
   /** `leftOut`: some row could run but for the limits on what rows tell. */
-  #planOnce(): { plan: Plan | undefined; leftOut: boolean } {
-    const ready = this.#running.filter((sequence) => sequence.decodes || sequence.prefillRows > 0);
+  #planOnce(awaited: boolean): { plan: Plan | undefined; leftOut: boolean } {
+    // With no step in flight, what is being drawn is with its matcher, which wakes the engine.
+    const waits = ({ drawing }: Sequence) => awaited && drawing > 0;
+    const ready = this.#running.filter(
+      (sequence) => (sequence.decodes && !waits(sequence)) || sequence.prefillRows > 0,
+    );
     const room = new StepRoom(this.#runner, ready, ++this.#steps);
     const decoding: Sequence[] = [];
     let leftOut = false;
@@ -130,10 +155,16 @@ export class Scheduler {
     }
     // A later sequence may have taken an earlier one's place, or the block that another was to copy.
     const decodes = decoding.filter((sequence) => sequence.slot >= 0 && sequence.decodes);
-    const repeat = leftOut ? 1 : this.#repeats(decodes);
+    const drafts = leftOut || this.#prefilling ? undefined : this.#drafts?.choose(decodes, room);
+    const repeat = leftOut || drafts ? 1 : this.#repeats(decodes);
     const step = new StepBuilder(this.#usedSlots);
-    for (const sequence of decodes) step.decode(sequence, repeat);
-    if (repeat === 1 && this.#prefill(step, decodes.length, room)) leftOut = true;
+    for (const sequence of decodes) {
+      const guesses = drafts?.get(sequence);
+      if (guesses) step.draft(sequence, guesses);
+      else step.decode(sequence, repeat);
+    }
+    if (step.rows > 0) this.#speculation?.planned(drafts !== undefined);
+    if (repeat === 1 && !drafts && this.#prefill(step, decodes.length, room)) leftOut = true;
     return { plan: step.rows === 0 ? undefined : step.plan(this.kv.takeCopies(), repeat), leftOut };
   }
 
@@ -161,15 +192,18 @@ export class Scheduler {
     return leftOut;
   }
 
+  /** Somebody is or may soon be in prefill: drafts are for steps of decode rows alone. */
+  get #prefilling(): boolean {
+    const admissible = this.#freeSlots.length > 0 && [...this.#waiting].some((sequence) => !sequence.compiling);
+    return admissible || this.#running.some((sequence) => !sequence.decodes && sequence.prefillRows > 0);
+  }
+
   /**
    * Decode steps for one readback: several where nobody is in prefill or could be admitted, and all have credit, context
    * and blocks for them. Tokens past a maximum or a stop are made in vain, and dropped.
    */
   #repeats(decodes: readonly Sequence[]): number {
-    const admissible = this.#freeSlots.length > 0 && [...this.#waiting].some((sequence) => !sequence.compiling);
-    if (decodes.length === 0 || admissible || this.#running.some((other) => !other.decodes && other.prefillRows > 0)) {
-      return 1;
-    }
+    if (decodes.length === 0 || this.#prefilling || this.#speculation?.hot) return 1;
     if (decodes.some((sequence) => !sequence.repeatable)) return 1;
     let steps = this.#pace.decodeSteps();
     for (const { credit, outputLength, drawing, computed } of decodes) {

@@ -1,14 +1,17 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import type { LogitsRow, SlotStart, StepSequence } from '../model/runner.ts';
+import { Acceptance } from './acceptance.ts';
 import type { FinishReason } from './event.ts';
 import type { KvKey } from './kv-cache.ts';
 import type { LoraHold } from './lora-adapters.ts';
 import type { Matching } from './matching.ts';
+import type { Drafter } from './ngram-drafts.ts';
 import { PromptLogprobs } from './prompt-logprobs.ts';
 import type { EngineRequest, RequestedSample } from './request.ts';
 import { NO_SHARE, type RowShare } from './row-share.ts';
 import { SampleRows } from './sample-rows.ts';
 import { SequenceKv } from './sequence-kv.ts';
+import type { DraftCandidate } from './speculation.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { Stops } from './stops.ts';
 
@@ -43,6 +46,15 @@ export class Sequence {
   awaitsKernels = false;
   /** Tokens being drawn by the steps under way, or drawn and with its matcher: they follow `ids`. */
   drawing = 0;
+  /** What it drafts by, from its first draft on. */
+  drafter: Drafter | undefined;
+  /** How often its drafts were right. */
+  readonly acceptance = new Acceptance();
+  /** The draft that the step under way verifies, and where it comes from. */
+  guesses: readonly number[] | undefined;
+  drafted: DraftCandidate | undefined;
+  /** What it drew last is with its matcher, and isn't what its slot holds: a guess that was refused came after it. */
+  slotIsAhead = false;
   /** Positions whose KV is computed once the steps under way are done. */
   computed = 0;
   /** Positions whose KV is computed. */
@@ -152,7 +164,7 @@ export class Sequence {
   get decodes(): boolean {
     // A matcher that took too long once is waited for before the next row, which then makes nobody wait.
     const waits = this.matching?.late === true && this.drawing > 0;
-    return this.pendingRows === 1 && this.room > 0 && !this.parked && !waits;
+    return this.pendingRows === 1 && this.room > 0 && !this.parked && !waits && !(this.slotIsAhead && this.drawing > 0);
   }
 
   /** Prefill rows that may be computed now: the row that draws waits for credit. */
@@ -164,11 +176,21 @@ export class Sequence {
     return Math.min(given, this.pendingRows - (this.parked ? 1 : 0));
   }
 
+  /** Ids that a draft of its next step may have: each may be its last token, but not one more. */
+  get draftRoom(): number {
+    if (this.drawing > 0 || this.#isEmbedded) return 0;
+    return Math.min(this.room, this.credit - this.outputLength) - 1;
+  }
+
   /** Several decode steps at once would do for its next row what single ones do. */
   get repeatable(): boolean {
     const { top, ids, hidden } = this.#rows.drawShare;
-    const embedded = this.request.inputEmbeds !== undefined && this.computed < this.request.inputIds.length;
-    return top + ids + hidden === 0 && this.request.constraint === undefined && !embedded;
+    return top + ids + hidden === 0 && this.request.constraint === undefined && !this.#isEmbedded;
+  }
+
+  /** Its next row is given by an embedding. */
+  get #isEmbedded(): boolean {
+    return this.request.inputEmbeds !== undefined && this.computed < this.request.inputIds.length;
   }
 
   /** Tokens whose KV is whole and whose ids are known; the last one's KV isn't made until the next is drawn. */
@@ -181,10 +203,10 @@ export class Sequence {
     return Math.min(this.ids.length - 1, this.promptLogprobs?.firstRow ?? Infinity);
   }
 
-  /** Stop ids can't be drawn yet. */
-  get withheldIds(): readonly number[] {
+  /** Stop ids that can't be drawn yet, `guesses` tokens from here. */
+  withheldIds(guesses: number): readonly number[] {
     const { minNewTokens, maskedStopIds } = this.request.sampling;
-    return this.outputLength < minNewTokens ? maskedStopIds : [];
+    return this.outputLength + guesses < minNewTokens ? maskedStopIds : [];
   }
 
   /** The stop string that its tokens complete stands behind its constraint's end, should they be that too. */
@@ -227,6 +249,16 @@ export class Sequence {
     return this.#rows.scored(place, this.ids[position + 1]!);
   }
 
+  /** The row that verifies its draft's guess number `draft`, or draws what follows the last, as a step's row number `row`. */
+  draftRow(row: number, draft: number): LogitsRow {
+    return { ...this.#rows.drawn({ row, slot: this.slot }, this.outputLength + draft), draft };
+  }
+
+  /** What one more row that draws takes of a step's limits. */
+  get drawShare(): RowShare {
+    return this.#rows.drawShare;
+  }
+
   /** What the rows of positions `computed` … `end` − 1 are made from. */
   tokensTo(end: number): StepSequence['tokens'] {
     const { inputEmbeds, inputIds } = this.request;
@@ -246,6 +278,22 @@ export class Sequence {
   /** Whether its slot has to be told of it. */
   get adjustsSlot(): boolean {
     return this.#rows.adjusts;
+  }
+
+  /** The slot counts draws, but none of a draft: each step with one starts it, and so does the step after. */
+  restartSlot(): void {
+    if (this.#rows.counts) this.slotStarted = false;
+  }
+
+  /** Its draft was verified: of the draws, the first `count` are its next tokens. `held`: it has kept its blocks since. */
+  verified(count: number, held: boolean): void {
+    const refused = this.guesses!.length + 1 - count;
+    this.guesses = undefined;
+    this.drawing -= refused;
+    if (!held) return;
+    this.computed -= refused;
+    this.confirmed = this.computed;
+    this.restartSlot();
   }
 
   /** The row planned last draws in vain: it is computed again once its mask is known. */

@@ -10,9 +10,10 @@ import type { RowUse, Sequence } from './sequence.ts';
 
 /**
  * Why a masked row's draw counts for nothing: its mask came too late; the constraint is met and nothing could follow
- * but an end that min_new_tokens withholds; or nothing can follow, and it isn't met.
+ * but an end that min_new_tokens withholds; or nothing can follow, and it isn't met; or the row is of a draft, and a guess
+ * before it can't come, or ends the output, or wasn't judged in time.
  */
-export type Undrawn = 'late' | 'met' | 'stuck';
+export type Undrawn = 'late' | 'met' | 'stuck' | 'refused';
 
 /** A logits row of a step: whose it is, and for what. */
 export interface WantedRow {
@@ -20,6 +21,8 @@ export interface WantedRow {
   readonly use: RowUse;
   /** Of the row in its sequence. */
   readonly position: number;
+  /** Guesses of its sequence's draft before it; undefined: it is of no draft. */
+  readonly guesses?: number;
   /** Set once it is known. */
   undrawn: Undrawn | undefined;
 }
@@ -34,7 +37,9 @@ export interface Plan {
   /** How far each sequence of the step will be computed, in which residency. */
   readonly reached: readonly { readonly sequence: Sequence; readonly computed: number; readonly residency: number }[];
   readonly prefillRows: number;
+  /** One a sequence in decode; `draftRows` come on top. */
   readonly decodeRows: number;
+  readonly draftRows: number;
 }
 
 /** Gathers one step's rows. */
@@ -47,6 +52,7 @@ export class StepBuilder {
   readonly #reached: Plan['reached'][number][] = [];
   #prefillRows = 0;
   #decodeRows = 0;
+  #draftRows = 0;
 
   /** `usedSlots`: those that may hold another sequence's state; kept true. */
   constructor(usedSlots: Set<number>) {
@@ -54,13 +60,33 @@ export class StepBuilder {
   }
 
   get rows(): number {
-    return this.#prefillRows + this.#decodeRows;
+    return this.#prefillRows + this.#decodeRows + this.#draftRows;
   }
 
   decode(sequence: Sequence, steps: number): void {
     this.#add(sequence, 1, steps);
     this.#decodeRows++;
     sequence.drawing += steps;
+  }
+
+  /** Its decode row, and one for each guess. */
+  draft(sequence: Sequence, guesses: readonly number[]): void {
+    sequence.restartSlot();
+    this.#start(sequence);
+    const { computed: startPosition, residency } = sequence;
+    const tokens = [...sequence.ids.slice(startPosition), ...guesses];
+    for (let i = 0; i < tokens.length; i++) {
+      this.#logits.push(sequence.draftRow(this.rows + i, i));
+      this.#wanted.push({ sequence, use: 'draw', position: startPosition + i, guesses: i, undrawn: undefined });
+    }
+    sequence.computed += tokens.length;
+    sequence.drawing += tokens.length;
+    sequence.guesses = guesses;
+    this.#sequences.push(stepSequence(sequence, tokens, startPosition));
+    // What is refused of it is computed again.
+    this.#reached.push({ sequence, computed: startPosition, residency });
+    this.#decodeRows++;
+    this.#draftRows += guesses.length;
   }
 
   prefill(sequence: Sequence, rows: number): void {
@@ -77,6 +103,7 @@ export class StepBuilder {
       reached: this.#reached,
       prefillRows: this.#prefillRows,
       decodeRows: this.#decodeRows,
+      draftRows: this.#draftRows,
     };
   }
 
@@ -95,17 +122,8 @@ export class StepBuilder {
       draws = use === 'draw';
     }
     sequence.computed += advance;
-    const { slot, kv, computed, residency, adapter } = sequence;
-    const blocks = Math.ceil(computed / BLOCK_TOKENS);
-    const [blockTable, ...moreTables] = kv.tables.map((table) => table.slice(0, blocks));
-    this.#sequences.push({
-      slot,
-      tokens,
-      startPosition,
-      blockTable: blockTable!,
-      moreTables,
-      ...(adapter ? { adapter: adapter.slot } : {}),
-    });
+    const { computed, residency } = sequence;
+    this.#sequences.push(stepSequence(sequence, tokens, startPosition));
     this.#reached.push({ sequence, computed, residency });
     return draws;
   }
@@ -119,4 +137,19 @@ export class StepBuilder {
     if (adjustsSlot) this.#usedSlots.add(slot);
     else this.#usedSlots.delete(slot);
   }
+}
+
+/** Its rows from `startPosition` up to what is computed with them. */
+function stepSequence(sequence: Sequence, tokens: StepSequence['tokens'], startPosition: number): StepSequence {
+  const { slot, kv, computed, adapter } = sequence;
+  const blocks = Math.ceil(computed / BLOCK_TOKENS);
+  const [blockTable, ...moreTables] = kv.tables.map((table) => table.slice(0, blocks));
+  return {
+    slot,
+    tokens,
+    startPosition,
+    blockTable: blockTable!,
+    moreTables,
+    ...(adapter ? { adapter: adapter.slot } : {}),
+  };
 }

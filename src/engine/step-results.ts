@@ -5,10 +5,12 @@ import type { KvCache } from './kv-cache.ts';
 import type { Matching } from './matching.ts';
 import type { Sequence } from './sequence.ts';
 import type { SequenceEnds } from './sequence-ends.ts';
+import type { Speculating } from './speculation.ts';
 import type { Plan, WantedRow } from './step-builder.ts';
 
 export interface StepResultsOptions {
   readonly kv: KvCache;
+  readonly speculation: Speculating | undefined;
   readonly ends: SequenceEnds;
   readonly onEvents: (events: readonly EngineEvent[]) => void;
   /** So many output tokens came. */
@@ -26,7 +28,8 @@ export class StepResults {
     this.#options = options;
   }
 
-  take(plan: Plan, rows: readonly SampledRow[]): void {
+  /** Returns the tokens that the step's decode rows brought. */
+  take(plan: Plan, rows: readonly SampledRow[]): number {
     const { ends, kv, onEvents, onTokens } = this.#options;
     const { wanted, reached } = plan;
     for (const { sequence, computed, residency } of reached) {
@@ -34,10 +37,20 @@ export class StepResults {
     }
     const events = this.#promptEvents(plan, rows);
     let made = 0;
+    let brought = 0;
     for (let i = 0; i < rows.length; i++) {
-      const { sequence, use, undrawn } = wanted[i % wanted.length]!;
+      const { sequence, use, undrawn, guesses } = wanted[i % wanted.length]!;
       const row = rows[i]!;
-      if (sequence.ended || undrawn === 'late' || use === 'score') continue;
+      if (guesses === 0) {
+        const count = this.#verify(sequence, reached, wanted, rows, i);
+        brought += count;
+        made += this.#takeDraft(sequence, wanted.slice(i, i + count), rows.slice(i, i + count), events);
+        continue;
+      }
+      if (guesses !== undefined) continue;
+      brought++;
+      // Only rows of drafts are refused.
+      if (sequence.ended || undrawn === 'late' || undrawn === 'refused' || use === 'score') continue;
       if (undrawn !== undefined) events.push(this.#endUndrawn(sequence, undrawn, row));
       else if (row.nonFinite) events.push(this.#spoilt(sequence));
       else if (use === 'last') sequence.lastHidden = row.hidden;
@@ -55,6 +68,58 @@ export class StepResults {
     }
     onTokens(made);
     if (events.length > 0) onEvents(events);
+    return brought;
+  }
+
+  /** How many of a draft's rows, the first of them row `first` of the step, count: their ids come one after the other. */
+  #verify(
+    sequence: Sequence,
+    reached: Plan['reached'],
+    wanted: readonly WantedRow[],
+    rows: readonly SampledRow[],
+    first: number,
+  ): number {
+    const { kv, speculation } = this.#options;
+    const guesses = sequence.guesses!;
+    const right = (i: number) => {
+      const { id, nonFinite } = rows[first + i]!;
+      const { undrawn } = wanted[first + i]!;
+      return undrawn === undefined && !nonFinite && id === guesses[i] && wanted[first + i + 1]!.undrawn === undefined;
+    };
+    let count = 1;
+    while (count <= guesses.length && right(count - 1)) count++;
+    const residency = reached.find((one) => one.sequence === sequence)!.residency;
+    const held = !sequence.ended && sequence.slot >= 0 && sequence.residency === residency;
+    sequence.verified(count, held);
+    if (held) kv.trim(sequence.kv, sequence.computed);
+    speculation?.verified(sequence.drafted!, guesses.length, count - 1);
+    return count;
+  }
+
+  /** Takes the rows of a draft that count. Returns the tokens they made by now. */
+  #takeDraft(
+    sequence: Sequence,
+    wanted: readonly WantedRow[],
+    rows: readonly SampledRow[],
+    events: EngineEvent[],
+  ): number {
+    let made = 0;
+    rows.forEach((row, i) => {
+      if (sequence.ended) return;
+      const { undrawn } = wanted[i]!;
+      const last = i === rows.length - 1;
+      if (undrawn === 'met' || undrawn === 'stuck') events.push(this.#endUndrawn(sequence, undrawn, row));
+      else if (row.nonFinite) events.push(this.#spoilt(sequence));
+      else if (last && sequence.matching && !sequence.oneLeft) {
+        sequence.slotIsAhead = true;
+        this.#match(sequence, sequence.matching, row, rows);
+      } else {
+        // What a guess led to was seen: its constraint isn't met by it.
+        made++;
+        events.push(...this.#append(sequence, row, false));
+      }
+    });
+    return made;
   }
 
   /** What the step tells of prompts: each sequence's rows follow one another. */
@@ -87,11 +152,12 @@ export class StepResults {
     return ends.fail(sequence, 'invalid_argument', "the constraint asks for what the model's vocabulary can't write");
   }
 
-  /** The token is told once its matcher has taken it: till then it isn't known whether it is the last. */
-  #match(sequence: Sequence, matching: Matching, row: SampledRow): void {
+  /** The token, after those of `rows` that were told, is told once its matcher has taken it: till then it isn't known whether it is the last. */
+  #match(sequence: Sequence, matching: Matching, row: SampledRow, rows: readonly SampledRow[] = [row]): void {
     const { ends, kv, onEvents, onTokens, onMatched, onError } = this.#options;
     const take = () => {
       if (sequence.ended) return;
+      sequence.slotIsAhead = false;
       const events = this.#append(sequence, row, matching.finished);
       if (sequence.slot >= 0) kv.share(sequence.kvKey, sequence.kv, sequence.ids, sequence.shareable);
       onTokens(1);
@@ -104,7 +170,8 @@ export class StepResults {
       ends.failAll([sequence], code, message);
       onMatched();
     };
-    matching.accept(row.id, take, fail).catch(onError);
+    const ids = rows.map(({ id }) => id);
+    matching.accept(ids, take, fail).catch(onError);
   }
 
   #append(sequence: Sequence, row: SampledRow, constraintFinished: boolean): EngineEvent[] {

@@ -39,6 +39,13 @@ export class StepRoom {
     this.#free = left;
   }
 
+  /** Room for one more row of a share, beside what is kept for others. */
+  takeMore(share: RowShare): boolean {
+    if (!fits(share, this.#free)) return false;
+    this.#free = minus(this.#free, share);
+    return true;
+  }
+
   #count(sequence: Sequence, rows: number): { rows: number; left: RowShare } {
     let left = plus(this.#free, this.#kept.get(sequence) ?? NO_SHARE);
     for (let i = 0; i < rows; i++) {

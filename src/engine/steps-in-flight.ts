@@ -12,6 +12,8 @@ export interface StepInFlight {
   readonly submittedAt: number;
   /** What planning and encoding took. */
   readonly planMs: number;
+  /** No step was in flight before it. */
+  readonly alone: boolean;
   /** Rows of it wait for their masks: nothing else may be submitted. */
   undrawn: boolean;
 }
@@ -57,7 +59,8 @@ export class StepsInFlight {
     rows.catch(() => {});
     const submittedAt = now();
     const planMs = submittedAt - startedAt;
-    this.#steps.push({ plan, rows, submittedAt, planMs, undrawn: plan.masked.length > 0 });
+    const alone = this.#steps.length === 0;
+    this.#steps.push({ plan, rows, submittedAt, planMs, alone, undrawn: plan.masked.length > 0 });
   }
 
   /**

@@ -19,6 +19,8 @@ export class GatedRunner extends WrappedRunner {
   repeatedSteps = 0;
   scoringSteps = 0;
   maskedSteps = 0;
+  draftedSteps = 0;
+  maskedDrafts = 0;
 
   constructor(inner: Runner, limits: NarrowLimits = {}) {
     const { blocks = Number.POSITIVE_INFINITY, ...rest } = limits;
@@ -31,6 +33,8 @@ export class GatedRunner extends WrappedRunner {
     if ((batch.repeat ?? 1) > 1) this.repeatedSteps++;
     if (batch.logits.some(({ scored }) => scored !== undefined)) this.scoringSteps++;
     if (batch.logits.some(({ masked }) => masked)) this.maskedSteps++;
+    if (batch.logits.some(({ draft }) => draft)) this.draftedSteps++;
+    if (batch.logits.some(({ draft, masked }) => draft && masked)) this.maskedDrafts++;
     this.#check(batch);
     // Computed at once, told later: as on a GPU, steps are done in the order in which they were submitted.
     const rows = this.inner.step(batch);

@@ -4,6 +4,7 @@ import type { Runner } from '../../model/runner.ts';
 import type { EngineLimits } from '../engine-options.ts';
 import type { Grammars } from '../grammars.ts';
 import type { Constraint, EngineRequest, RequestedSample } from '../request.ts';
+import type { Speculating } from '../speculation.ts';
 import {
   type AskedRequest,
   anyIdConstraint,
@@ -90,6 +91,8 @@ export interface Reached {
   repeatedSteps: number;
   scoringSteps: number;
   maskedSteps: number;
+  draftedSteps: number;
+  maskedDrafts: number;
   /** Samples that ended with something told of each kind, or a constraint met. */
   prompts: number;
   hiddenStates: number;
@@ -104,6 +107,8 @@ export function nothingReached(): Reached {
     repeatedSteps: 0,
     scoringSteps: 0,
     maskedSteps: 0,
+    draftedSteps: 0,
+    maskedDrafts: 0,
     prompts: 0,
     hiddenStates: 0,
     constrained: 0,
@@ -130,7 +135,8 @@ async function partlyMade(asked: EngineRequest, emitted: number, alone: Alone): 
 
 /**
  * Runs a schedule and checks it: every block has one owner after each act, each sample ends with the ids, and with what
- * is told of them, that it has alone, aborted ones with a beginning of it, and every block and matcher comes back.
+ * is told of them, that it has alone, aborted ones with a beginning of it, and every block and matcher comes back. `drafts`: who
+ * drafts, once what the requests are is known.
  */
 export async function runSchedule(
   { blocks, acts, limits, most, delays, maskPatienceMs }: Schedule,
@@ -138,6 +144,7 @@ export async function runSchedule(
   alone: Alone,
   reached: Reached,
   inner: Grammars = ID_GRAMMARS,
+  drafts: (jobs: readonly EngineRequest[]) => Promise<Speculating | undefined> = async () => undefined,
 ): Promise<void> {
   // Before anything else runs: what is alone may run on the same runner.
   const jobs: EngineRequest[] = [];
@@ -145,12 +152,13 @@ export async function runSchedule(
     if (!('submit' in act)) continue;
     jobs.push(await partlyMade(requestOf(BigInt(jobs.length + 1), act.submit), act.submit.emitted, alone));
   }
+  const speculation = (await drafts(jobs)) ?? 'off';
   const gated = new GatedRunner(await open(), { blocks, ...most });
   let answers = 0;
   const grammars = new CountedGrammars(inner, async () => {
     for (let turns = delays[answers++ % delays.length]!; turns > 0; turns--) await turn();
   });
-  const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }, { grammars, maskPatienceMs });
+  const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }, { grammars, maskPatienceMs, speculation });
   const { engine } = busy;
   const submitted: { asked: AskedRequest; job: EngineRequest }[] = [];
   const aborted = new Set<bigint>();
@@ -217,6 +225,8 @@ export async function runSchedule(
   reached.repeatedSteps += gated.repeatedSteps;
   reached.scoringSteps += gated.scoringSteps;
   reached.maskedSteps += gated.maskedSteps;
+  reached.draftedSteps += gated.draftedSteps;
+  reached.maskedDrafts += gated.maskedDrafts;
 }
 
 function count(reached: Reached, job: EngineRequest, { input, output, end }: SampleResult): void {

@@ -48,7 +48,9 @@ export class Served {
     runner: Runner,
     tokens: TokenBytes,
     limits: EngineLimits,
-    more: Partial<Pick<EngineOptions, 'onStep' | 'grammars' | 'maskPatienceMs' | 'throttle' | 'now'>> = {},
+    more: Partial<
+      Pick<EngineOptions, 'onStep' | 'grammars' | 'maskPatienceMs' | 'speculation' | 'throttle' | 'now'>
+    > = {},
   ) {
     let time = 0;
     const onEvents = (events: readonly EngineEvent[]) => this.#take(events);
