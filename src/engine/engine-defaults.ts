@@ -9,3 +9,7 @@ export const ENGINE_DEFAULTS = {
   policy: 'lpm',
   prefixCache: true,
 } as const;
+
+/** Ids of an embedder's step of several sequences, and how many these may be. */
+export const EMBED_ROWS = 512;
+export const EMBED_SEQUENCES = 64;

@@ -13,10 +13,14 @@ export interface ModelFiles {
   open(name: string): ByteSource | undefined;
 }
 
-/** What a model's files say, its weights yet unread. */
-export interface ReadModel {
+/** What a model's files say of its weights, which are yet unread. */
+export interface ReadHeader {
   readonly checkpoint: Checkpoint;
   readonly config: ModelConfig;
+}
+
+/** And of its tokens. */
+export interface ReadModel extends ReadHeader {
   readonly tokens: TokenBytes;
   /** EOS. */
   readonly stopIds: readonly number[];
@@ -27,17 +31,30 @@ export interface ReadModel {
  * Rejects with CheckpointError naming the file.
  */
 export async function readModel(files: ModelFiles): Promise<ReadModel> {
-  const gguf = files.names.filter((name) => name.endsWith('.gguf'));
-  if (gguf.length > 0) {
-    const source = gguf.length === 1 ? files.open(gguf[0]!) : undefined;
-    if (source === undefined) throw new CheckpointError(`the model has ${gguf.length} .gguf files, and one is read`);
-    const { checkpoint, config, tokens } = await openGguf(source);
+  const gguf = ggufOf(files);
+  if (gguf) {
+    const { checkpoint, config, tokens } = await openGguf(gguf);
     return { checkpoint, config, tokens, stopIds: config.eosTokenIds };
   }
-  const config = parseModelConfig(await fileText(files, 'config.json'), 'config.json');
-  const checkpoint = await openWeights(files);
+  const { checkpoint, config } = await readHeader(files);
   const tokens = readTokenBytes(await fileText(files, 'tokenizer.json'), 'tokenizer.json');
   return { checkpoint, config, tokens, stopIds: (await generationStopIds(files)) ?? config.eosTokenIds };
+}
+
+/** The same without its tokens, which a model that makes no text does without. */
+export async function readHeader(files: ModelFiles): Promise<ReadHeader> {
+  const gguf = ggufOf(files);
+  if (gguf) return openGguf(gguf);
+  const config = parseModelConfig(await fileText(files, 'config.json'), 'config.json');
+  return { checkpoint: await openWeights(files), config };
+}
+
+function ggufOf(files: ModelFiles): ByteSource | undefined {
+  const names = files.names.filter((name) => name.endsWith('.gguf'));
+  if (names.length === 0) return undefined;
+  const source = names.length === 1 ? files.open(names[0]!) : undefined;
+  if (source === undefined) throw new CheckpointError(`the model has ${names.length} .gguf files, and one is read`);
+  return source;
 }
 
 async function openWeights(files: ModelFiles): Promise<Checkpoint> {
@@ -59,7 +76,8 @@ async function generationStopIds(files: ModelFiles): Promise<readonly number[] |
   return files.names.includes(name) ? parseGenerationConfig(await fileText(files, name), name).eosTokenIds : undefined;
 }
 
-async function fileText(files: ModelFiles, name: string): Promise<string> {
+/** A file's text. Rejects with CheckpointError where there is none of that name. */
+export async function fileText(files: ModelFiles, name: string): Promise<string> {
   const source = files.open(name);
   if (source === undefined) throw new CheckpointError(`the model has no ${name}`);
   return new TextDecoder().decode(await source.read(0, source.size));

@@ -32,6 +32,11 @@ export class EncoderEmbedding {
     this.#parts = parts;
   }
 
+  /** Compiles what a matrix with parts of this format will ask for, so that it needn't wait for the weights. */
+  static async compile(gpu: Gpu, format: MatrixFormat): Promise<void> {
+    await compileEncoderEmbedding(gpu, format);
+  }
+
   /** `matrix`: of the ids. */
   static async create(gpu: Gpu, matrix: WeightMatrix, buffers: EncoderEmbeddingBuffers): Promise<EncoderEmbedding> {
     const words = rowWords(matrix.columns);

@@ -20,14 +20,26 @@ export interface KernelNeeds {
   /** Layers differ in the window alone, which kernels are told. */
   readonly attention: AttentionShape;
   readonly embeddings: readonly EmbeddingNeed[];
-  readonly vocabulary: number;
+  /** Undefined: nothing is drawn. */
+  readonly vocabulary: number | undefined;
   readonly rows: readonly RowKernel[];
+  /** Of mixtures of experts. */
+  readonly experts?: ExpertsNeed;
+}
+
+/** What kernels mixtures of experts run. */
+export interface ExpertsNeed {
+  /** Experts, and how many a row goes to. */
+  readonly routes: readonly { readonly experts: number; readonly chosen: number }[];
+  /** Of the experts' matrices. */
+  readonly parts: readonly LinearPartShape[];
 }
 
 /** Of a part of an embedding matrix. */
 export interface EmbeddingNeed {
   readonly format: MatrixFormat;
-  readonly of: EmbeddingOf;
+  /** Of encoders, ids with their places and types. */
+  readonly of: EmbeddingOf | 'encoder rows';
 }
 
 /** Kernels that go over rows of activations, beside products. */
@@ -42,6 +54,7 @@ export const ROW_KERNELS = [
   'rope row norm',
   // Likewise where an activation isn't the product's finish.
   'activate-rows',
+  'pool',
 ] as const;
 
 export type RowKernel = (typeof ROW_KERNELS)[number];

@@ -3,6 +3,7 @@ import { activationReference } from './activation.reference.ts';
 import { ACTIVATIONS } from './activation.ts';
 import { embeddingReference } from './embedding.reference.ts';
 import { Embedding, type EmbeddingOf } from './embedding.ts';
+import { tryPool } from './encoder-trials.ts';
 import type { RowKernel } from './kernel-needs.ts';
 import { expectNear, type KernelTrial, paddedRows } from './kernel-trial.ts';
 import { squaresOf } from './linear-trial.ts';
@@ -142,4 +143,5 @@ export const ROW_TRIALS: Readonly<Record<RowKernel, (trial: KernelTrial, attenti
   'rope head norm': (trial, attention) => tryRope(trial, attention, 'head'),
   'rope row norm': (trial, attention) => tryRope(trial, attention, 'row'),
   'activate-rows': tryActivateRows,
+  pool: tryPool,
 };

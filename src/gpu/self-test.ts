@@ -2,6 +2,8 @@ import type { AttentionShape } from './attention.ts';
 import type { AttentionForm } from './attention-choice.ts';
 import { tryAttention } from './attention-trial.ts';
 import { type DeviceWatch, TrialLost } from './device-watch.ts';
+import { tryEncoderEmbedding } from './encoder-trials.ts';
+import { expertTrials } from './experts-trial.ts';
 import type { KernelNeeds } from './kernel-needs.ts';
 import { KernelTrial } from './kernel-trial.ts';
 import type { LinearChoice } from './linear-choice.ts';
@@ -163,13 +165,17 @@ function attentionTrial(shape: AttentionShape, form: AttentionForm): Trial {
   return { name: attentionTrialName(shape, form), run: (trial) => tryAttention(trial, shape, form) };
 }
 
-function otherTrials({ attention, embeddings, vocabulary, rows }: KernelNeeds): Trial[] {
+function otherTrials({ attention, embeddings, vocabulary, rows, experts }: KernelNeeds): Trial[] {
   return [
     ...embeddings.map(({ format, of }) => ({
       name: `embedding of ${of} ${format}`,
-      run: (trial: KernelTrial) => tryEmbedding(trial, format, of),
+      run: (trial: KernelTrial) =>
+        of === 'encoder rows' ? tryEncoderEmbedding(trial, format) : tryEmbedding(trial, format, of),
     })),
-    { name: 'sampler', run: (trial) => trySampler(trial, vocabulary) },
+    ...(vocabulary === undefined
+      ? []
+      : [{ name: 'sampler', run: (trial: KernelTrial) => trySampler(trial, vocabulary) }]),
     ...rows.map((kernel) => ({ name: kernel, run: (trial: KernelTrial) => ROW_TRIALS[kernel](trial, attention) })),
+    ...(experts ? expertTrials(experts) : []),
   ];
 }

@@ -1,6 +1,7 @@
 import { AdjustLogits } from '../gpu/adjust-logits.ts';
 import { Attention } from '../gpu/attention.ts';
 import { Embedding } from '../gpu/embedding.ts';
+import { EncoderEmbedding } from '../gpu/encoder-embedding.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import type { KernelNeeds } from '../gpu/kernel-needs.ts';
 import { Linear } from '../gpu/linear.ts';
@@ -15,8 +16,9 @@ export async function compileKernels(gpu: Gpu, needs: KernelNeeds): Promise<void
   await Promise.all([
     ...products.map(({ part, form, mostColumns }) => Linear.compile(gpu, part, form, mostColumns)),
     Attention.compile(gpu, attention),
-    Sampler.compile(gpu, vocabulary),
-    AdjustLogits.compile(gpu, vocabulary),
-    ...embeddings.map(({ format, of }) => Embedding.compile(gpu, format, of)),
+    ...(vocabulary === undefined ? [] : [Sampler.compile(gpu, vocabulary), AdjustLogits.compile(gpu, vocabulary)]),
+    ...embeddings.map(({ format, of }) =>
+      of === 'encoder rows' ? EncoderEmbedding.compile(gpu, format) : Embedding.compile(gpu, format, of),
+    ),
   ]);
 }

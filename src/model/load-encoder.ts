@@ -6,9 +6,11 @@ import { stepWords } from '../gpu/pack-step.ts';
 import type { PoolKind } from '../gpu/pool.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
+import { compileKernels } from './compile-kernels.ts';
 import type { EmbedLimits } from './embed-runner.ts';
 import { Encoder } from './encoder.ts';
 import type { EncoderConfig } from './encoder-config.ts';
+import { encoderKernels } from './encoder-kernels.ts';
 import type { EncoderNames } from './encoder-names.ts';
 import { EncoderRunner } from './encoder-runner.ts';
 import { loadEncoderWeights } from './encoder-weights.ts';
@@ -52,7 +54,10 @@ export async function loadEncoder(
   const names = family.tensorNames(config, (name) => checkpoint.tensors.has(name));
   const gpu = new Gpu(device, options);
   try {
-    return await load(gpu, checkpoint, config, names, options);
+    const needs = encoderKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });
+    // Kernels compile while weights are read.
+    const [runner] = await Promise.all([load(gpu, checkpoint, config, names, options), compileKernels(gpu, needs)]);
+    return runner;
   } catch (error) {
     gpu.destroy();
     throw error;

@@ -15,7 +15,9 @@ export interface GoldenModel {
   readonly config: ModelConfig;
   readonly checkpoint: Checkpoint;
   /** A golden tensor; undefined where the file has none of that name. */
-  golden(name: string): Promise<Float32Array | undefined>;
+  golden(name: string): Promise<Float32Array<ArrayBuffer> | undefined>;
+  /** A golden tensor of ids, cut into rows of so many. */
+  rows(name: string, columns: number): Promise<Uint32Array<ArrayBuffer>[]>;
   /** Golden sequence `index`. */
   sequence(index: number): Promise<EmbedSequence>;
 }
@@ -42,6 +44,10 @@ export async function goldenModel(name: string): Promise<GoldenModel> {
     golden: async (tensor) => {
       const bytes = await bytesOf(tensor);
       return bytes && new Float32Array(bytes);
+    },
+    rows: async (tensor, columns) => {
+      const all = (await ids(tensor))!;
+      return Array.from({ length: all.length / columns }, (_, i) => all.slice(i * columns, (i + 1) * columns));
     },
     sequence: async (index) => ({
       ids: (await ids(`input_ids_${index}`))!,
