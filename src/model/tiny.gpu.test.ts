@@ -12,10 +12,10 @@ const LONG = import.meta.env.SHOAL_LONG === '1' || import.meta.env.SHOAL_LONG ==
 
 const NAMES = [
   ...['llama', 'llama3-rope', 'mistral', 'qwen2', 'qwen2-yarn', 'qwen3', 'gemma2', 'gemma3', 'gemma3-newconfig'],
-  ...['phi3', 'gpt2', 'smollm3', 'olmo2', 'granite'],
+  ...['phi3', 'gpt2', 'smollm3', 'olmo2', 'granite', 'qwen3-moe', 'mixtral'],
 ] as const;
 /** Those that differ most in what they are made of. */
-const CHUNKED = new Set<string>(['gemma2', 'gpt2', 'olmo2', 'qwen3', 'phi3']);
+const CHUNKED = new Set<string>(['gemma2', 'gpt2', 'olmo2', 'qwen3', 'phi3', 'qwen3-moe', 'mixtral']);
 
 const TOLERANCE = 2e-3;
 const LENGTH = 48;
