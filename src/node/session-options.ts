@@ -1,6 +1,6 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { Client } from '@connectrpc/connect';
-import type { AttachRequest, Generate, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
+import type { AttachRequest, Embed, Generate, NodeLoadSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { CacheNews } from '../engine/cache-log.ts';
 import type { Profile, ProfileRequest } from '../engine/profile.ts';
@@ -10,6 +10,8 @@ import type { EngineRequest } from '../engine/request.ts';
 export interface CommandTarget {
   readonly idle: boolean;
   submit(request: EngineRequest): void;
+  /** Makes vectors; absent where the model generates. */
+  embed?(command: Embed): void;
   abort(jobId: bigint): boolean;
   abortAll(): void;
   grant(jobId: bigint, index: number, credit: number): void;
@@ -46,7 +48,7 @@ export interface SessionOptions {
   /** The session's key, whenever it changes. */
   readonly onKey: (key: SessionKey | undefined, rank: number | undefined) => void;
   /** The relay gave it a request. */
-  readonly onRequest?: (request: Generate) => void;
+  readonly onRequest?: (request: Generate | Embed) => void;
   /** A profile that the relay asked for is done. */
   readonly onProfile?: (profile: Profile) => void;
   readonly random: () => number;

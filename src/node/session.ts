@@ -11,6 +11,7 @@ import {
 } from '../contract/gen/node_relay_pb.ts';
 import { isOtherBuild } from '../contract/other-build.ts';
 import { backoffMs } from './backoff.ts';
+import { refusedEmbed } from './embed-target.ts';
 import { ReportQueue } from './report-queue.ts';
 import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
 import { FENCED, REFUSALS } from './session-statuses.ts';
@@ -175,6 +176,10 @@ export class Session {
     if (name === 'generate') {
       this.#options.onRequest?.(value);
       target.submit(engineRequest(value));
+    } else if (name === 'embed') {
+      this.#options.onRequest?.(value);
+      if (target.embed) target.embed(value);
+      else this.#queue.push(refusedEmbed(value));
     } else if (name === 'abort') target.abort(value.jobId);
     else if (name === 'grant') target.grant(value.jobId, value.index, value.credit);
     else if (name === 'drain') this.#draining = true;

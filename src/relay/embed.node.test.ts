@@ -46,7 +46,7 @@ afterAll(() => rmSync(home, { recursive: true }));
 type Init = MessageInitShape<typeof EmbedRequestSchema>;
 
 function ask(on: RelayBench, init: Init = {}): Promise<EmbedResponse> {
-  const request = create(EmbedRequestSchema, { tokenized: { inputIds: IDS }, ...init });
+  const request = create(EmbedRequestSchema, { tokenized: { inputIds: IDS }, ...(init as object) });
   return on.client.unary(method.embed, request);
 }
 

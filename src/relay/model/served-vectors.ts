@@ -9,7 +9,7 @@ export type ScoreActivation = 'none' | 'sigmoid';
 export interface ServedVectors {
   /** Numbers of each: of a classifier, its classes. */
   readonly size: number;
-  /** The model's files say that their length is 1; where none says so, nobody checks it. */
+  /** Their length is 1: the model's files say so, or say nothing. */
   readonly normalised: boolean;
   /** Of a classifier, which scores pairs too; undefined: the vectors are embeddings. */
   readonly classes: { readonly labels: readonly string[]; readonly activation: ScoreActivation } | undefined;
@@ -37,7 +37,7 @@ export function servedVectors(
   const labels = classifies ? labelsOf(raw) : undefined;
   return {
     size: labels?.length ?? hiddenSize,
-    normalised: !classifies && pooling?.normalised === true,
+    normalised: !classifies && (pooling?.normalised ?? true),
     classes: labels && { labels, activation: activationOf(raw) },
     tokenTypes: isEncoder(config) ? sizeOf(raw, 'type_vocab_size', TOKEN_TYPES) : 1,
     contextLength: Math.min(contextOf(config), pooling?.maxLength ?? Number.POSITIVE_INFINITY),
