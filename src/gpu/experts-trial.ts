@@ -1,10 +1,9 @@
 import { activationReference } from './activation.reference.ts';
 import { combineReference } from './combine-experts.reference.ts';
 import { CombineExperts } from './combine-experts.ts';
+import type { ExpertsNeed } from './kernel-needs.ts';
 import { expectNear, type KernelTrial, paddedRows, TrialFailure } from './kernel-trial.ts';
-import type { LinearPartShape } from './linear-choice.ts';
 import { squaresOf } from './linear-trial.ts';
-import { variantName } from './linear-variant.ts';
 import { squaresWords } from './norm-input.ts';
 import { rmsNormReference } from './rms-norm.reference.ts';
 import { routeReference } from './route-rows.reference.ts';
@@ -21,27 +20,19 @@ import { isQuantFormat, type MatrixFormat } from './weight-format.ts';
 const TOLERANCE = 1e-4;
 const EPSILON = 1e-5;
 
-/** Which kernels mixtures of experts run. */
-export interface ExpertsNeed {
-  /** Experts, and how many a row goes to. */
-  readonly routes: readonly { readonly experts: number; readonly chosen: number }[];
-  /** Of the experts' matrices. */
-  readonly parts: readonly LinearPartShape[];
-}
-
 /** How the kernels of mixtures are tried, by name. */
-export function expertTrials(device: GPUDevice, { routes, parts }: ExpertsNeed) {
-  const trials = new Map<string, (trial: KernelTrial) => Promise<void>>();
-  for (const part of parts) {
-    const choice = segmentedChoice(device, part);
-    const name = `segmented-linear ${part.format} ${variantName(choice.single)} ${variantName(choice.grouped)}`;
-    trials.set(name, (trial) => trySegmented(trial, part.format, choice));
-  }
-  for (const { experts, chosen } of routes) {
-    trials.set(`route-rows ${chosen} of ${experts}`, (trial) => tryRoute(trial, experts, chosen));
-  }
-  trials.set('combine-experts', tryCombine);
-  return Array.from(trials, ([name, run]) => ({ name, run }));
+export function expertTrials({ routes, parts }: ExpertsNeed) {
+  return [
+    ...parts.map((part) => ({
+      name: `segmented-linear ${part.format} ${part.tiles}x${part.columns}`,
+      run: (trial: KernelTrial) => trySegmented(trial, part.format, segmentedChoice(trial.gpu.device, part)),
+    })),
+    ...routes.map(({ experts, chosen }) => ({
+      name: `route-rows ${chosen} of ${experts}`,
+      run: (trial: KernelTrial) => tryRoute(trial, experts, chosen),
+    })),
+    { name: 'combine-experts', run: tryCombine },
+  ];
 }
 
 /** Normed rows through gate and up of the experts that they name, one by one and in groups. */

@@ -15,7 +15,8 @@ import type { DecoderConfig, DecoderLayerConfig } from './decoder-config.ts';
 import { attentionShape } from './decoder-layer.ts';
 import { DecoderTensors } from './decoder-tensors.ts';
 import { openDecoder } from './describe-decoder.ts';
-import { attentionSources, feedForwardSources, type ProductSources } from './layer-sources.ts';
+import { ExpertsList } from './experts-list.ts';
+import { attentionSources, expertSources, feedForwardSources, type ProductSources } from './layer-sources.ts';
 
 export interface DecoderKernelsOptions {
   readonly quantisation?: Quantisation | undefined;
@@ -36,6 +37,7 @@ export function decoderKernels(
   const { hiddenSize, vocabSize, learnedPositions } = config;
   const tensors = new DecoderTensors(checkpoint, undefined, quantisation);
   const products = new ProductList(bindingLimit);
+  const experts = new ExpertsList(bindingLimit);
   const rows = new Set<RowKernel>([config.norm.kind === 'rms' ? 'rms-norm' : 'layer-norm']);
   config.layers.forEach((layer, index) => {
     const own = names.layer(index);
@@ -49,6 +51,11 @@ export function decoderKernels(
       const { inner, down } = feedForwardSources(tensors, hiddenSize, layer.feedForward, own.feedForward);
       if (!products.add(inner, { finish: 'gate', normed })) rows.add('activate-rows');
       products.add(down, added(layer.feedForward.bias));
+    }
+    if (layer.feedForward.kind === 'experts') {
+      const sources = expertSources(tensors, hiddenSize, layer.feedForward, own.feedForward);
+      products.add({ sources: [sources.router], columns: hiddenSize }, { finish: 'store', normed });
+      experts.add(hiddenSize, layer.feedForward, sources);
     }
     if (biasesEmitted(config, layer)) rows.add('norm-input');
   });
@@ -74,6 +81,7 @@ export function decoderKernels(
     embeddings,
     vocabulary: vocabSize,
     rows: [...rows],
+    ...(experts.need ? { experts: experts.need } : {}),
   };
 }
 

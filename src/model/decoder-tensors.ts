@@ -36,8 +36,13 @@ export class DecoderTensors {
     return [...this.#found].reduce((sum, { byteLength }) => sum + byteLength, 0);
   }
 
-  /** A matrix [rows, columns] to load. Throws CheckpointError naming file, tensor and reason. */
-  matrix({ tensor: name, stretch, transposed: named = false }: MatrixName, rows: number, columns: number): AnySource {
+  /** A matrix [rows, columns] to load, floats unquantised with `keep`. Throws CheckpointError naming file, tensor and reason. */
+  matrix(
+    { tensor: name, stretch, transposed: named = false }: MatrixName,
+    rows: number,
+    columns: number,
+    keep?: 'as it is',
+  ): AnySource {
     const { first, of } = stretch ?? { first: 0, of: rows };
     const transposed = named !== (this.#checkpoint.tensors.get(name)?.transposed ?? false);
     const tensor = this.#find(name, transposed ? [columns, of] : [of, columns]);
@@ -52,7 +57,7 @@ export class DecoderTensors {
           read: (from, length) => this.#read(tensor, from, length, (length * rows) / of),
         })
       : { label, rows, format, read: (from, length) => this.#read(tensor, first * rowBytes + from, length) };
-    return this.#quantisation ? quantisedSource(source, columns, this.#quantisation) : source;
+    return this.#quantisation && !keep ? quantisedSource(source, columns, this.#quantisation) : source;
   }
 
   /** Throws CheckpointError unless there is a vector [length] that `vector` can read. */

@@ -75,7 +75,7 @@ export class Decoder implements ForwardModel {
     const { step, attentionParts } = place;
     const [stream, scratch, tables] = await Promise.all([
       ResidualStream.create(gpu, config, step, place.maxRows),
-      allocateScratch(gpu, config, weights, place.maxRows),
+      allocateScratch(gpu, config, weights, place.maxRows, step),
       Promise.all(
         config.ropes.map(async (rope, i) => {
           const values = ropeTable(place.positions, rope);

@@ -1,4 +1,3 @@
-import { CheckpointError } from '../checkpoint/checkpoint.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { FeedForwardNames } from './architecture.ts';
 import type { FeedForwardConfig } from './decoder-config.ts';
@@ -10,10 +9,14 @@ import {
   upload,
   type WeightsPlace,
 } from './decoder-weights.ts';
+import { type ExpertsWeights, findExperts } from './experts-weights.ts';
 import { feedForwardSources } from './layer-sources.ts';
 
+export type FeedForwardWeights = DenseWeights | ExpertsWeights;
+
 /** A dense feed-forward network on the GPU. */
-export interface FeedForwardWeights {
+export interface DenseWeights {
+  readonly kind: 'dense';
   /** Gate | up [2 size, hiddenSize], or up alone. */
   readonly inner: WeightMatrix;
   /** A row of the inner product. */
@@ -27,13 +30,14 @@ export function findFeedForward(
   config: FeedForwardConfig,
   names: FeedForwardNames,
 ): LoadPart<FeedForwardWeights> {
-  if (config.kind === 'experts') throw new CheckpointError('mixtures of experts are not served');
+  if (config.kind === 'experts') return findExperts(place, config, names);
   const { gpu, tensors } = place;
   const { hiddenSize } = place.config;
   const { inner, down } = feedForwardSources(tensors, hiddenSize, config, names);
   const loadInnerBias = findInnerBias(place, config, names);
   const loadDownBias = findBias(place, names.kind === 'experts' ? undefined : names.down.bias, hiddenSize);
   return async () => ({
+    kind: 'dense',
     inner: await loadMatrix(gpu, inner),
     innerBias: await loadInnerBias(),
     down: { matrix: await loadMatrix(gpu, down), ...(await loadDownBias()) },

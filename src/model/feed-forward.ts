@@ -1,8 +1,10 @@
 import { ActivateRows } from '../gpu/activate-rows.ts';
 import type { Gpu } from '../gpu/gpu.ts';
-import type { FeedForwardConfig } from './decoder-config.ts';
+import type { ExpertsConfig, FeedForwardConfig } from './decoder-config.ts';
 import type { NormWeights } from './decoder-weights.ts';
-import type { FeedForwardWeights } from './feed-forward-weights.ts';
+import { Experts, expertsKey } from './experts.ts';
+import type { ExpertsWeights } from './experts-weights.ts';
+import type { DenseWeights, FeedForwardWeights } from './feed-forward-weights.ts';
 import type { LayerScratch } from './layer-scratch.ts';
 import type { AddOptions, ResidualStream } from './residual-stream.ts';
 import type { RowsKernel } from './rows-kernel.ts';
@@ -23,14 +25,15 @@ export async function createFeedForward(
   weights: FeedForwardWeights,
   place: FeedForwardPlace,
 ): Promise<RowsKernel> {
-  if (config.kind === 'experts') throw new Error('experts have a network of their own');
-  return dense(gpu, config, weights, place);
+  if (config.kind === 'experts' && weights.kind === 'experts') return mixture(gpu, config, weights, place);
+  if (config.kind !== 'experts' && weights.kind === 'dense') return dense(gpu, config, weights, place);
+  throw new Error(`${weights.kind} weights of a ${config.kind} network`);
 }
 
 async function dense(
   gpu: Gpu,
   config: Exclude<FeedForwardConfig, { kind: 'experts' }>,
-  { inner, innerBias, down }: FeedForwardWeights,
+  { inner, innerBias, down }: DenseWeights,
   { stream, norm, add, scratch }: FeedForwardPlace,
 ): Promise<RowsKernel> {
   const { size, activation } = config;
@@ -52,6 +55,31 @@ async function dense(
   return {
     encode(pass, rows) {
       for (const kernel of kernels) kernel.encode(pass, rows);
+    },
+  };
+}
+
+async function mixture(
+  gpu: Gpu,
+  config: ExpertsConfig,
+  weights: ExpertsWeights,
+  { stream, norm, add, scratch }: FeedForwardPlace,
+): Promise<RowsKernel> {
+  const [{ kernels, input, norm: ofInput }, { output, finish, after }] = await Promise.all([
+    stream.reader(norm),
+    stream.combined(add),
+  ]);
+  const experts = await Experts.create(gpu, stream.columns, config, weights, scratch.experts.get(expertsKey(config))!, {
+    step: stream.step,
+    input,
+    ...(ofInput ? { norm: ofInput } : {}),
+    output,
+    finish,
+  });
+  const all = [...kernels, experts, ...after];
+  return {
+    encode(pass, rows) {
+      for (const kernel of all) kernel.encode(pass, rows);
     },
   };
 }

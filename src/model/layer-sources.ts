@@ -1,6 +1,6 @@
 import type { AnySource } from '../gpu/weight-matrix.ts';
 import type { FeedForwardNames, LayerNames, MatrixName, ProductName } from './architecture.ts';
-import type { DecoderConfig, FeedForwardConfig } from './decoder-config.ts';
+import type { DecoderConfig, ExpertsConfig, FeedForwardConfig } from './decoder-config.ts';
 import type { DecoderTensors } from './decoder-tensors.ts';
 
 /** The matrix of a product as its checkpoint's tensors, one below the other, and where its rows may lie in pairs. */
@@ -61,6 +61,33 @@ export function feedForwardSources(
   return {
     inner: { sources: inner, columns: hiddenSize, ...(gatesInProduct(config) ? { half: size } : {}) },
     down: { sources: [matrix(names.down.weight, hiddenSize, size)], columns: size },
+  };
+}
+
+/** Of a mixture of experts: the router, and each expert's matrices. */
+export interface ExpertSources {
+  readonly router: AnySource;
+  readonly experts: readonly { readonly gate: AnySource; readonly up: AnySource; readonly down: AnySource }[];
+}
+
+/** What a mixture of experts multiplies by. Throws CheckpointError. */
+export function expertSources(
+  tensors: DecoderTensors,
+  hiddenSize: number,
+  { experts, size }: ExpertsConfig,
+  names: FeedForwardNames,
+): ExpertSources {
+  if (names.kind !== 'experts' || names.experts.length !== experts) {
+    throw new Error(`${experts} experts with the names of a ${names.kind} network`);
+  }
+  return {
+    // Small, and what it is off by would choose other experts.
+    router: tensors.matrix(names.router, experts, hiddenSize, 'as it is'),
+    experts: names.experts.map(({ gate, up, down }) => ({
+      gate: tensors.matrix(gate, size, hiddenSize),
+      up: tensors.matrix(up, size, hiddenSize),
+      down: tensors.matrix(down, hiddenSize, size),
+    })),
   };
 }
 

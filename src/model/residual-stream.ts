@@ -1,7 +1,8 @@
 import { AddNormed } from '../gpu/add-normed.ts';
+import type { CombineFinish } from '../gpu/combine-experts.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import { LayerNorm } from '../gpu/layer-norm.ts';
-import { Linear, type LinearFinish } from '../gpu/linear.ts';
+import { Linear, type LinearFinish, type LinearShape } from '../gpu/linear.ts';
 import { NormInput, squaresWords } from '../gpu/norm-input.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
@@ -14,6 +15,10 @@ import type { RowsKernel } from './rows-kernel.ts';
 export interface StreamReader {
   /** What goes before the first product. */
   readonly kernels: readonly RowsKernel[];
+  /** [rows, columns padded to 4] f32. */
+  readonly input: GPUBuffer;
+  /** The input is yet to be divided by its root mean square. */
+  readonly norm?: LinearShape['norm'];
   /** A product of the normed rows into [rows, columns]. */
   product(matrix: WeightMatrix, output: GPUBuffer, columns: number, finish: LinearFinish): Promise<Linear>;
 }
@@ -83,25 +88,28 @@ export class ResidualStream {
   async reader(norm: NormWeights | undefined): Promise<StreamReader> {
     const { step, hidden, scaled, squares } = this;
     const { epsilon, kind } = this.norm;
-    const product = (input: GPUBuffer, normed: boolean): StreamReader['product'] => {
-      const more = normed ? { norm: { epsilon, squares } } : {};
-      return (matrix, output, columns, finish) =>
-        Linear.create(
-          this.#gpu,
-          matrix,
-          { outputStride: 4 * rowWords(columns), countWord: STEP_HEADER.rows, finish, ...more },
-          { step, input, output },
-        );
+    const readerOf = (kernels: readonly RowsKernel[], input: GPUBuffer, isNormed: boolean): StreamReader => {
+      const more = isNormed ? { norm: { epsilon, squares } } : {};
+      return {
+        ...{ kernels, input, ...more },
+        product: (matrix, output, columns, finish) =>
+          Linear.create(
+            this.#gpu,
+            matrix,
+            { outputStride: 4 * rowWords(columns), countWord: STEP_HEADER.rows, finish, ...more },
+            { step, input, output },
+          ),
+      };
     };
-    if (!norm) return { kernels: [], product: product(hidden, false) };
-    if (kind === 'rms') return { kernels: [], product: product(scaled, true) };
+    if (!norm) return readerOf([], hidden, false);
+    if (kind === 'rms') return readerOf([], scaled, true);
     const normed = this.#normed!;
     const layerNorm = await LayerNorm.create(
       this.#gpu,
       { columns: this.columns, epsilon, of: 'rows' },
       { step, input: hidden, weight: norm.gain, bias: norm.bias!, output: normed },
     );
-    return { kernels: [layerNorm], product: product(normed, false) };
+    return readerOf([layerNorm], normed, false);
   }
 
   /** Adds the product of `input` [rows, matrix columns] to the stream, and leaves the next norm its input. */
@@ -126,6 +134,25 @@ export class ResidualStream {
     // An emitted product has no place for a bias.
     if (emits && !bias) return [await product(hidden, { kind: 'emit', scale, ...emits })];
     return Promise.all([product(hidden, { kind: 'add', scale, bias }), ...this.enter(next)]);
+  }
+
+  /** How what experts made of rows goes into the stream, and leaves the next norm its input: into `output`, then by `after`. */
+  async combined({ scale, outputNorm, next }: AddOptions): Promise<{
+    readonly output: GPUBuffer;
+    readonly finish: CombineFinish;
+    readonly after: readonly RowsKernel[];
+  }> {
+    if (outputNorm) {
+      const output = this.#branch!;
+      return {
+        output,
+        finish: { kind: 'store' },
+        after: [await this.addNormed(output, outputNorm, scale, next)],
+      };
+    }
+    const emits = this.#emits(next);
+    const finish: CombineFinish = emits ? { kind: 'emit', scale, ...emits } : { kind: 'add', scale };
+    return { output: this.hidden, finish, after: [] };
   }
 
   /** Adds the norm of `branch` [rows, columns] to the stream, and leaves the next norm its input. */
