@@ -1,3 +1,4 @@
+import type { ModelTask } from '../checkpoint/model-task.ts';
 import type { NodeState } from '../contract/node-state.ts';
 import type { AdapterFacts } from '../engine/adapter-facts.ts';
 import type { EngineBudget } from '../engine/engine-budget.ts';
@@ -113,6 +114,8 @@ export interface DownloadPlan {
 
 export interface NodeFacts {
   readonly model: string;
+  /** What it is for. */
+  readonly task: ModelTask;
   readonly adapter: AdapterFacts;
   /** Names of the WebGPU features in use. */
   readonly features: readonly string[];

@@ -5,7 +5,6 @@ import type { Manifest } from '../checkpoint/manifest.ts';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
 import type { NodeState } from '../contract/node-state.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
-import { type LoadedEngine, loadEngine } from '../engine/load-engine.ts';
 import type { Profile } from '../engine/profile.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
 import { backoffMs } from './backoff.ts';
@@ -13,6 +12,7 @@ import { DutyCycle } from './duty-cycle.ts';
 import { GpuRecovery, isNoAdapter, lossOf } from './gpu-recovery.ts';
 import { IndexedStore } from './indexed-store.ts';
 import { isOutdated } from './is-outdated.ts';
+import { loadServed, type ServedModel } from './load-served.ts';
 import { logRequest } from './log-request.ts';
 import type { DetachKey, JoinRequest, NodeMessage } from './messages.ts';
 import { fetchManifest } from './model-files.ts';
@@ -21,9 +21,9 @@ import { pause } from './pause.ts';
 import { RelayAccess } from './relay-access.ts';
 import { RelayUnreachableError } from './relay-unreachable-error.ts';
 import { PROTOCOL_VERSION, Session } from './session.ts';
-import type { SessionEnd } from './session-options.ts';
+import type { CommandTarget, SessionEnd } from './session-options.ts';
 import { startGrammarWorker } from './start-grammar-worker.ts';
-import { nodeEvents, nodeLoad } from './wire.ts';
+import { nodeLoad } from './wire.ts';
 
 const COUNTERS_MS = 1_000;
 /** Of each stage, where the page's user asks. */
@@ -43,7 +43,7 @@ export class Node {
   #session: Session | undefined;
   #access: RelayAccess | undefined;
   #key: { readonly session: DetachKey; readonly rank: number | undefined } | undefined;
-  #engine: LoadedEngine['engine'] | undefined;
+  #target: CommandTarget | undefined;
   readonly #shelf: ModelShelf;
   readonly #recovery: GpuRecovery;
 
@@ -92,7 +92,7 @@ export class Node {
 
   /** Times the kernels of the next steps for the page. */
   profile(): void {
-    void this.#engine?.profile({ steps: PROFILE_STEPS, byStage: true }).then((profile) => this.#profiled(profile));
+    void this.#target?.profile({ steps: PROFILE_STEPS, byStage: true }).then((profile) => this.#profiled(profile));
   }
 
   restart(): void {
@@ -110,7 +110,7 @@ export class Node {
       this.#left.signal.throwIfAborted();
       const session = this.#openSession(join, digest, loaded);
       this.#session = session;
-      this.#engine = loaded.engine;
+      this.#target = loaded.target;
       let lost: string | undefined;
       void loaded.lost.then((reason) => {
         lost = reason;
@@ -122,7 +122,7 @@ export class Node {
       return undefined;
     } finally {
       this.#session = undefined;
-      this.#engine = undefined;
+      this.#target = undefined;
       clearInterval(counting);
       const { tokensMade, requestsTaken } = this.#counted(loaded);
       this.#before = { tokensMade, requestsTaken };
@@ -131,7 +131,7 @@ export class Node {
   }
 
   /** Tries until the relay answers, and until an adapter that is away is back: no page needs anybody to press a button. */
-  async #load(join: JoinRequest): Promise<{ loaded: LoadedEngine; digest: string }> {
+  async #load(join: JoinRequest): Promise<{ loaded: ServedModel; digest: string }> {
     if (!navigator.gpu) throw new Error('this browser offers no WebGPU to Web Workers: update it');
     const { signal } = this.#left;
     for (let failures = 0; ; failures++) {
@@ -155,7 +155,7 @@ export class Node {
     gpu: GPU,
     join: JoinRequest,
     signal: AbortSignal,
-  ): Promise<{ loaded: LoadedEngine; digest: string }> {
+  ): Promise<{ loaded: ServedModel; digest: string }> {
     const { relayUrl } = join;
     const ask = this.#access?.ask ?? fetch;
     const { manifest, digest } = await fetchManifest(relayUrl, signal, ask);
@@ -171,15 +171,15 @@ export class Node {
     files: ModelFiles,
     manifest: Manifest,
     { budget, build, kernels }: JoinRequest,
-  ): Promise<LoadedEngine> {
+  ): Promise<ServedModel> {
     const { signal } = this.#left;
-    const loaded = await loadEngine(gpu, {
+    const loaded = await loadServed(gpu, {
       files,
       quantisation: manifest.quantisation,
       budget,
       startGrammarWorker,
       throttle: this.#duty,
-      onEvents: (events) => this.#session?.report(events.flatMap(nodeEvents)),
+      report: (events) => this.#session?.report(events),
       kernels: {
         ...kernels,
         // Once: a device that is lost later is no reason to try them all again.
@@ -194,8 +194,8 @@ export class Node {
     });
     this.#hasReset = true;
     this.#recovery.found();
-    const { adapter, features, contextLength, poolTokens } = loaded;
-    const facts = { model: manifest.name, adapter, features, kernels: loaded.kernels, contextLength, poolTokens };
+    const { task, adapter, features, contextLength, poolTokens } = loaded;
+    const facts = { model: manifest.name, task, adapter, features, kernels: loaded.kernels, contextLength, poolTokens };
     this.#post({ type: 'facts', facts });
     void loaded.refused.then((refused) => {
       if (refused.length === 0) return;
@@ -205,8 +205,8 @@ export class Node {
     return loaded;
   }
 
-  #openSession(join: JoinRequest, modelDigest: string, loaded: LoadedEngine): Session {
-    const { engine, adapter, features, contextLength, poolTokens } = loaded;
+  #openSession(join: JoinRequest, modelDigest: string, loaded: ServedModel): Session {
+    const { target, adapter, features, contextLength, poolTokens } = loaded;
     const identity = create(AttachRequestSchema, {
       protocolVersion: PROTOCOL_VERSION,
       build: join.build,
@@ -216,7 +216,7 @@ export class Node {
       kvType: KvType.F32,
       contextLength,
       poolTokens,
-      maxRunning: engine.load().maxRunning,
+      maxRunning: loaded.maxRunning,
       features: [...features],
       layers: { from: 0, to: loaded.layers },
       adapter,
@@ -229,8 +229,8 @@ export class Node {
     return new Session({
       client: createClient(NodeRelay, transport),
       identity,
-      target: engine,
-      load: () => nodeLoad(engine.load(), { hidden: this.hidden, paused: this.#paused }),
+      target,
+      load: () => nodeLoad(loaded.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),
       onKey: (key, rank) => {
         this.#key = key && {
@@ -261,14 +261,14 @@ export class Node {
     else this.#state('error', end.message);
   }
 
-  #count(loaded: LoadedEngine): void {
+  #count(loaded: ServedModel): void {
     const uptimeMs = this.#servingSince === undefined ? undefined : performance.now() - this.#servingSince;
     const more = { uptimeMs, gpuShare: this.#duty.measured(), gpuBuffers: loaded.gpuBuffers() };
     this.#post({ type: 'counters', counters: { ...this.#counted(loaded), ...more } });
   }
 
-  #counted({ engine }: LoadedEngine): EngineLoad {
-    const load = engine.load();
+  #counted(loaded: ServedModel): EngineLoad {
+    const load = loaded.load();
     return {
       ...load,
       tokensMade: this.#before.tokensMade + load.tokensMade,
