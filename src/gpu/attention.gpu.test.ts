@@ -80,6 +80,8 @@ describe.each([
     ['causal', {}],
     ['a window of 33', { window: 33 }],
     ['bidirectional', { bidirectional: true }],
+    // Kernels of their own: the short tier has them once.
+    ...(long || heads === 14 ? [['scores of another scale, capped', { scale: 0.3, cap: 5 }] as const] : []),
   ])('%s: a ragged batch', async (_, more) => {
     const shape: AttentionShape = { heads, kvHeads, headSize, kvFormat: 'f32', ...more };
     const random = new Random(heads * headSize);
@@ -103,6 +105,8 @@ describe.each([
             blockTable: sequence.blockTable,
             first: shape.window ? Math.max(0, position + 1 - shape.window) : 0,
             end: shape.bidirectional ? length : position + 1,
+            scale: shape.scale,
+            cap: shape.cap,
           });
           expect(largestError(output.slice(at, at + headSize), expected)).toBeLessThan(2e-5);
         }
@@ -203,7 +207,7 @@ test.skipIf(!long)(
   300_000,
 );
 
-test.each([{}, { window: 33 }, { bidirectional: true }])(
+test.each([{}, { window: 33 }, { bidirectional: true }, { scale: 1, cap: 3 }])(
   'the self-test knows which keys a row of %o sees',
   async (more) => {
     const trial = new KernelTrial(new DeviceWatch(bench.gpu.device), 30_000);

@@ -3,7 +3,7 @@ import { embeddingReference } from './embedding.reference.ts';
 import { Embedding } from './embedding.ts';
 import { NormInput, squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
-import { bits, KernelBench, paddedRow } from './testing/kernel-bench.ts';
+import { bits, KernelBench, largestError, paddedRow } from './testing/kernel-bench.ts';
 import { randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
 import { type MatrixFormat, tileBytes } from './weight-format.ts';
@@ -78,3 +78,44 @@ test.each<[MatrixFormat, number, number]>([
   expect(bits(await bench.read(own.squares))).toEqual(bits(await bench.read(apart.squares)));
   if (cut !== bench) cut.close();
 });
+
+test.each<[MatrixFormat, number, number]>([
+  ['f32', 37, 0],
+  ['f16', 21, 1],
+  ['q8-32-f16', 64, 0],
+])(
+  '%s, %i columns: ids at a scale, and learned positions, also of embeddings that are given',
+  async (format, columns, partTiles) => {
+    const cut = partTiles === 0 ? bench : await KernelBench.open(partTiles * tileBytes(format, columns));
+    const random = new Random(columns);
+    const [tokens, places] = [randomMatrix(random, 70, columns, format), randomMatrix(random, 130, columns, format)];
+    const [matrix, positions] = [await cut.matrix(columns, tokens.source), await cut.matrix(columns, places.source)];
+    const { buffer: step } = await bench.step([
+      { slot: 0, tokens: [69, 0], startPosition: 63, blockTable: [0] },
+      { slot: 1, tokens: { length: 1 }, embedded: true, startPosition: 129, blockTable: [1] },
+    ]);
+    const output = await bench.rows(new Float32Array(3 * columns), columns);
+    const lastIds = await bench.zeros(4);
+    const buffers = { step, lastIds, output };
+    const embedding = await Embedding.create(cut.gpu, matrix, buffers, { scale: 3 });
+    const learned = await Embedding.create(cut.gpu, positions, buffers, { positions: true });
+    const given = random.normals(columns);
+    embedding.give(2, given);
+    await bench.run((pass) => {
+      embedding.encode(pass, 3);
+      learned.encode(pass, 3);
+    });
+    const actual = await bench.read(output);
+    const own = [69, 0].map((id) => embeddingReference(tokens.values, columns, id).map((value) => 3 * value));
+    [...own, given].forEach((values, row) => {
+      const place = embeddingReference(places.values, columns, [63, 64, 129][row]!);
+      const expected = values.map((value, i) => value + place[i]!);
+      expect(largestError(paddedRow(actual, columns, row), expected)).toBeLessThan(2e-6);
+    });
+    const norm = { gain: output, scaled: output, squares: output };
+    await expect(Embedding.create(cut.gpu, positions, { ...buffers, norm }, { positions: true })).rejects.toThrow(
+      /norm/,
+    );
+    if (cut !== bench) cut.close();
+  },
+);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { newTestDevice, testDevice } from '../testing/device.ts';
 import { ATTENTION_FORMS } from './attention-choice.ts';
 import { choiceName } from './choice-name.ts';
-import { type KernelNeeds, productKey } from './kernel-needs.ts';
+import { type KernelNeeds, productKey, ROW_KERNELS } from './kernel-needs.ts';
 import { candidates } from './linear-candidates.ts';
 import { defaultChoice, type LinearChoice, MATVEC_COLUMNS } from './linear-choice.ts';
 import { type LinearFeatures, linearFeatures } from './linear-features.ts';

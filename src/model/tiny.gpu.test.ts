@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { bits } from '../gpu/testing/kernel-bench.ts';
 import { testDevice } from '../testing/device.ts';
+import type { GpuRunner } from './gpu-runner.ts';
 import { loadDecoder } from './load-decoder.ts';
-import type { Runner, StepSequence } from './runner.ts';
+import type { StepSequence } from './runner.ts';
 import { blocksFor, generate, logitsRow } from './testing/generate.ts';
 import { goldenDecoder } from './testing/golden-decoder.ts';
 import { largestDifference } from './testing/golden-encoders.ts';
@@ -51,12 +52,8 @@ const SCHEDULES: Readonly<Record<string, readonly (readonly Part[])[]>> = {
 };
 
 /** Logits of every position of both sequences, [2][LENGTH], computed step by step. */
-async function run(
-  runner: Runner & { logits: LogitsOf },
-  ids: readonly Uint32Array[],
-  steps: readonly (readonly Part[])[],
-) {
-  const results: Float32Array[][] = [[], []];
+async function run(runner: GpuRunner, ids: readonly Uint32Array[], steps: readonly (readonly Part[])[]) {
+  const results: Float32Array<ArrayBuffer>[][] = [[], []];
   const blocks = blocksFor(LENGTH).length;
   const more = runner.limits.kvGroups.length - 1;
   for (const parts of steps) {
@@ -82,11 +79,6 @@ async function run(
   }
   return results;
 }
-
-type LogitsOf = (batch: {
-  sequences: StepSequence[];
-  logits: ReturnType<typeof logitsRow>[];
-}) => Promise<Float32Array[]>;
 
 describe.each(NAMES)('%s', (name) => {
   test('agrees with the reference at every position, in every company', async () => {
