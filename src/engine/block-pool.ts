@@ -15,6 +15,10 @@ export class BlockPool {
     return this.#free.length;
   }
 
+  get freeBlocks(): readonly number[] {
+    return this.#free;
+  }
+
   /** `count` blocks, or undefined (and none taken) where fewer are free. */
   allocate(count: number): number[] | undefined {
     if (count > this.#free.length) return undefined;

@@ -75,6 +75,11 @@ export class KvCache {
     return this.#pools[group]!.free;
   }
 
+  /** Which those are, for checks. */
+  freeBlocks(group: number): readonly number[] {
+    return this.#pools[group]!.freeBlocks;
+  }
+
   get prefixes(): PrefixCache {
     return this.#prefixes;
   }
@@ -169,9 +174,11 @@ export class KvCache {
    * that are under way read them before another's step can write them.
    */
   slide(key: KvKey, kv: SequenceKv, position: number): void {
+    if (this.#windowed.length === 0 || kv.tables.length === 0) return;
+    // Should its copy come to nothing, it goes on from its whole blocks.
+    if (this.#copies.fills(kv.tables[0]![kv.shared.length])) return;
     for (const g of this.#windowed) {
-      const table = kv.tables[g];
-      if (!table) continue;
+      const table = kv.tables[g]!;
       const first = Math.min(firstVisibleBlock(this.#groups[g]!.window, position), table.length);
       for (let i = kv.from[g]!; i < first; i++) {
         const block = table[i]!;

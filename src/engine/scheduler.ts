@@ -178,6 +178,8 @@ export class Scheduler {
       if (budget <= 0) break;
       if (sequence.slot < 0 || sequence.decodes) continue;
       let rows = Math.min(sequence.prefillRows, budget, this.#chunkRows);
+      // None that the step has already: it still sees what is behind its next row's window.
+      if (rows <= 0) continue;
       this.kv.slide(sequence.kvKey, sequence.kv, sequence.computed);
       // Whoever is in the step already must not give way any more: its blocks are in use.
       if (step.rows > 0) rows = Math.min(rows, this.kv.roomIn(sequence.kv) - sequence.computed);

@@ -1,10 +1,11 @@
-import type { Runner, RunnerLimits, SampledRow, StepBatch } from '../../model/runner.ts';
+import { BLOCK_TOKENS, type Runner, type RunnerLimits, type SampledRow, type StepBatch } from '../../model/runner.ts';
 import { WrappedRunner } from './wrapped-runner.ts';
 
 /** What a gated runner takes at most, below what the runner behind it does. */
 export type NarrowLimits = Partial<Pick<RunnerLimits, 'maxLogitsRows' | 'maxTop' | 'maxHiddenRows'>> & {
-  /** Of each KV group's pool at most. */
+  /** Of the pools of KV groups at most: of those without a window, and of windowed ones, but what one sequence needs. */
   readonly blocks?: number;
+  readonly windowBlocks?: number;
 };
 
 /** A runner whose steps end when the test says so: a device that is slow, or stands still. */
@@ -21,10 +22,16 @@ export class GatedRunner extends WrappedRunner {
   maskedSteps = 0;
   draftedSteps = 0;
   maskedDrafts = 0;
+  /** Called before each step is computed. */
+  beforeStep: (batch: StepBatch) => void = () => {};
 
   constructor(inner: Runner, limits: NarrowLimits = {}) {
-    const { blocks = Number.POSITIVE_INFINITY, ...rest } = limits;
-    const kvGroups = inner.limits.kvGroups.map((group) => ({ ...group, blocks: Math.min(group.blocks, blocks) }));
+    const { blocks = Number.POSITIVE_INFINITY, windowBlocks = blocks, ...rest } = limits;
+    const kvGroups = inner.limits.kvGroups.map((group) => {
+      const { window } = group;
+      const most = window === undefined ? blocks : Math.max(windowBlocks, Math.ceil(window / BLOCK_TOKENS) + 2);
+      return { ...group, blocks: Math.min(group.blocks, most) };
+    });
     super(inner, { ...rest, kvGroups });
   }
 
@@ -36,6 +43,7 @@ export class GatedRunner extends WrappedRunner {
     if (batch.logits.some(({ draft }) => draft)) this.draftedSteps++;
     if (batch.logits.some(({ draft, masked }) => draft && masked)) this.maskedDrafts++;
     this.#check(batch);
+    this.beforeStep(batch);
     // Computed at once, told later: as on a GPU, steps are done in the order in which they were submitted.
     const rows = this.inner.step(batch);
     const settled = () => {

@@ -1,6 +1,8 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import type { Runner } from '../../model/runner.ts';
+import { CpuRunner } from '../../model/cpu-runner.ts';
+import { MAX_DRAFT, type Runner } from '../../model/runner.ts';
+import { MAX_REPEAT } from '../../model/step-metadata.ts';
 import type { EngineLimits } from '../engine-options.ts';
 import type { Grammars } from '../grammars.ts';
 import type { Constraint, EngineRequest, RequestedSample } from '../request.ts';
@@ -21,6 +23,7 @@ import { GatedRunner, turn } from './gated-runner.ts';
 import { IdGrammars } from './id-grammars.ts';
 import { cutLike, type Outcome, outcome, takenOver } from './outcome.ts';
 import { type SampleResult, Served } from './serve.ts';
+import { checkWindows, spoilFree } from './watch-windows.ts';
 
 /** Blocks of the runner; a schedule may use fewer. */
 export const MOST_BLOCKS = 24;
@@ -33,6 +36,9 @@ export const LIMITS: EngineLimits = {
   policy: 'lpm',
   prefixCache: true,
 };
+
+/** Positions that a sequence goes on by in one step. */
+const MOST_CHUNK = Math.max(LIMITS.prefillRows, MAX_REPEAT, MAX_DRAFT + 1);
 
 const anySubmit = (anyConstraint: fc.Arbitrary<Constraint>, constrained: number) =>
   fc.record({ submit: anyRequest(anyConstraint, constrained) });
@@ -63,6 +69,7 @@ export const anySchedule = (anyConstraint: fc.Arbitrary<Constraint> = anyIdConst
       { weight: 3, arbitrary: fc.integer({ min: 6, max: 7 }) },
       { weight: 1, arbitrary: fc.integer({ min: 6, max: MOST_BLOCKS }) },
     ),
+    windowBlocks: fc.integer({ min: 3, max: 18 }),
     acts: anyActs(anySubmit(anyConstraint, constrained)),
     limits: fc.record({
       policy: fc.constantFrom('lpm' as const, 'fcfs' as const, 'priority' as const),
@@ -139,7 +146,7 @@ async function partlyMade(asked: EngineRequest, emitted: number, alone: Alone): 
  * drafts, once what the requests are is known.
  */
 export async function runSchedule(
-  { blocks, acts, limits, most, delays, maskPatienceMs }: Schedule,
+  { blocks, windowBlocks, acts, limits, most, delays, maskPatienceMs }: Schedule,
   open: () => Promise<Runner>,
   alone: Alone,
   reached: Reached,
@@ -153,13 +160,18 @@ export async function runSchedule(
     jobs.push(await partlyMade(requestOf(BigInt(jobs.length + 1), act.submit), act.submit.emitted, alone));
   }
   const speculation = (await drafts(jobs)) ?? 'off';
-  const gated = new GatedRunner(await open(), { blocks, ...most });
+  const runner = await open();
+  const gated = new GatedRunner(runner, { blocks, windowBlocks, ...most });
   let answers = 0;
   const grammars = new CountedGrammars(inner, async () => {
     for (let turns = delays[answers++ % delays.length]!; turns > 0; turns--) await turn();
   });
   const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }, { grammars, maskPatienceMs, speculation });
   const { engine } = busy;
+  gated.beforeStep = (batch) => {
+    checkWindows(engine.scheduler, MOST_CHUNK);
+    if (runner instanceof CpuRunner) spoilFree(engine.scheduler, runner, batch);
+  };
   const submitted: { asked: AskedRequest; job: EngineRequest }[] = [];
   const aborted = new Set<bigint>();
   for (const act of acts) {
@@ -185,6 +197,7 @@ export async function runSchedule(
       expect(engine.flushCache()).toBe(cached - engine.load().cachedTokens);
     }
     checkBlocks(engine.scheduler);
+    checkWindows(engine.scheduler, MOST_CHUNK);
     const load = engine.load();
     expect(load.running).toBeLessThanOrEqual(LIMITS.maxRunning);
     expect(load.usedTokens).toBeLessThanOrEqual(load.maxTokens);
