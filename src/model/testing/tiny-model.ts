@@ -12,6 +12,8 @@ export interface TinyShape {
   readonly vocabSize?: number;
   readonly contextLength?: number;
   readonly tiedHead?: boolean;
+  /** A Qwen3 MoE whose every other layer, from the second on, has so many experts of `intermediateSize`, two a row. */
+  readonly experts?: number;
 }
 
 export interface TinyModel {
@@ -19,10 +21,10 @@ export interface TinyModel {
   readonly checkpoint: Checkpoint;
 }
 
-/** A small Llama with random weights, in memory: one layer of 16 columns unless `shape` says otherwise. */
+/** A small Llama, or mixture of experts, with random weights, in memory: one layer of 16 columns unless `shape` says otherwise. */
 export function tinyModel(seed: number, shape: TinyShape = {}): TinyModel {
   const { layers = 1, hiddenSize = 16, intermediateSize = 24, heads = 4, kvHeads = 2, headSize = 4 } = shape;
-  const { vocabSize = 40, contextLength = 256, tiedHead = false } = shape;
+  const { vocabSize = 40, contextLength = 256, tiedHead = false, experts = 0 } = shape;
   const random = new Random(seed);
   const tensors = new Map<string, { info: TensorInfo; bytes: Uint8Array }>();
   let offset = 0;
@@ -45,17 +47,28 @@ export function tinyModel(seed: number, shape: TinyShape = {}): TinyModel {
     add(`${prefix}.self_attn.v_proj.weight`, kvHeads * headSize, hiddenSize);
     add(`${prefix}.self_attn.o_proj.weight`, hiddenSize, heads * headSize);
     add(`${prefix}.post_attention_layernorm.weight`, hiddenSize);
-    add(`${prefix}.mlp.gate_proj.weight`, intermediateSize, hiddenSize);
-    add(`${prefix}.mlp.up_proj.weight`, intermediateSize, hiddenSize);
-    add(`${prefix}.mlp.down_proj.weight`, hiddenSize, intermediateSize);
+    if (experts > 0) for (const norm of ['q', 'k']) add(`${prefix}.self_attn.${norm}_norm.weight`, headSize);
+    const mixture = experts > 0 && layer % 2 === 1;
+    if (mixture) add(`${prefix}.mlp.gate.weight`, experts, hiddenSize);
+    for (let expert = 0; expert < (mixture ? experts : 1); expert++) {
+      const network = mixture ? `${prefix}.mlp.experts.${expert}` : `${prefix}.mlp`;
+      add(`${network}.gate_proj.weight`, intermediateSize, hiddenSize);
+      add(`${network}.up_proj.weight`, intermediateSize, hiddenSize);
+      add(`${network}.down_proj.weight`, hiddenSize, intermediateSize);
+    }
   }
   add('model.norm.weight', hiddenSize);
   if (!tiedHead) add('lm_head.weight', vocabSize, hiddenSize);
 
   const config = parseModelConfig(
     JSON.stringify({
-      architectures: ['LlamaForCausalLM'],
-      model_type: 'llama',
+      ...(experts > 0
+        ? {
+            ...{ architectures: ['Qwen3MoeForCausalLM'], model_type: 'qwen3_moe', decoder_sparse_step: 2 },
+            ...{ num_experts: experts, num_experts_per_tok: 2, moe_intermediate_size: intermediateSize },
+            ...{ norm_topk_prob: false, use_sliding_window: false },
+          }
+        : { architectures: ['LlamaForCausalLM'], model_type: 'llama' }),
       hidden_size: hiddenSize,
       intermediate_size: intermediateSize,
       num_hidden_layers: layers,
