@@ -18,14 +18,6 @@ export type ReadText = (name: string) => Promise<string | undefined>;
 const MODULES = 'modules.json';
 const SETTINGS = 'sentence_bert_config.json';
 
-/** Files besides modules.json that it may name, and which say how a vector is made. */
-export const POOLING_FILES: readonly string[] = [
-  MODULES,
-  SETTINGS,
-  '1_Pooling/config.json',
-  'config_sentence_transformers.json',
-];
-
 /** Ways of pooling by their names, before and since version 5 of sentence-transformers. */
 const FLAGS: Readonly<Record<string, PoolingKind>> = {
   pooling_mode_cls_token: 'cls',

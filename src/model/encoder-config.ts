@@ -4,8 +4,6 @@ import type { Activation } from './decoder-config.ts';
 export interface ClassifierConfig {
   /** Names of the classes, in the order of the logits. */
   readonly labels: readonly string[];
-  /** What makes a reranker's score of one logit, by the checkpoint's own word; nothing is applied to the logits here. */
-  readonly score: 'sigmoid' | 'identity';
 }
 
 /** The numbers of an encoder of the BERT family: all that its forward step has to know. */

@@ -10,9 +10,6 @@ const IRRELEVANT = [
   ...['pooler_fc_size', 'pooler_num_attention_heads', 'pooler_num_fc_layers', 'pooler_size_per_head', 'pooler_type'],
 ];
 
-/** Which score functions config.json may name, by the end of the class's name. */
-const SCORES = { Identity: 'identity', Sigmoid: 'sigmoid' } as const;
-
 /** A family's own: which of its architectures a config is of, and how it counts positions. */
 export interface EncoderFamily {
   readonly architecture: string;
@@ -52,7 +49,7 @@ export function readEncoderConfig(
     tokenTypes: keys.size('type_vocab_size', 2),
     ...(classifies ? { classifier: readClassifier(keys) } : {}),
   };
-  // A classifier's keys are of no use to an encoder by itself, and do no harm.
+  // A classifier's keys are of no use to an encoder by itself, and what is made of its logits is the relay's.
   keys.refuseOthers(...IRRELEVANT, 'num_labels', 'sentence_transformers', 'sbert_ce_default_activation_function');
   return read;
 }
@@ -71,15 +68,5 @@ function readClassifier(keys: ConfigKeys): ClassifierConfig {
     });
   if (labels.length === 0) keys.failOf('id2label', ', no class');
   keys.only('num_labels', labels.length);
-  return { labels, score: readScore(keys) ?? (labels.length === 1 ? 'sigmoid' : 'identity') };
-}
-
-/** What sentence-transformers makes a score with, where config.json says it: at either place of either age. */
-function readScore(keys: ConfigKeys): ClassifierConfig['score'] | undefined {
-  const nested = keys.get('sentence_transformers') as { readonly activation_fn?: unknown } | null | undefined;
-  const name = nested?.activation_fn ?? keys.get('sbert_ce_default_activation_function') ?? undefined;
-  if (name === undefined) return undefined;
-  const short = String(name).split('.').at(-1)!;
-  if (Object.hasOwn(SCORES, short)) return SCORES[short as keyof typeof SCORES];
-  return keys.fail(`a score's function is ${JSON.stringify(name)}; ${Object.keys(SCORES).join(', ')} are served`);
+  return { labels };
 }
