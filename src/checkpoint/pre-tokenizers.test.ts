@@ -57,6 +57,11 @@ describe('byte-level BPE', () => {
     ['smollm', "I¦'¦LL¦ pay¦ ¦ $¦1¦2¦3¦4¦.¦5¦0¦ ¦½¦²¦\r\n¦\t¦ok¦—¦\u0085¦x¦_¦y¦ <=>¦ y¦1¦2¦3¦4¦5¦ don¦'t"],
     ['llama-bpe', "I¦'LL¦ pay¦ ¦ $¦123¦4¦.¦50¦ ¦½²¦\r\n¦\tok¦—¦\u0085x¦_y¦ <=>¦ y¦123¦45¦ don¦'t"],
     ['qwen2', "I¦'LL¦ pay¦ ¦ $¦1¦2¦3¦4¦.¦5¦0¦ ¦½¦²¦\r\n¦\tok¦—¦\u0085x¦_y¦ <=>¦ y¦1¦2¦3¦4¦5¦ don¦'t"],
+    ['refact', "I¦'¦LL¦ pay¦ ¦ $¦1¦2¦3¦4¦.¦5¦0¦ ¦½¦²¦\r\n¦\t¦ok¦—¦\u0085¦x¦_¦y¦ <=>¦ y¦1¦2¦3¦4¦5¦ don¦'t"],
+    ['olmo', "I¦'¦LL¦ pay¦ ¦ $¦1234¦.¦50¦ ½²¦\r\n¦\t¦ok¦—¦\u0085¦x¦_¦y¦ <=>¦ y¦12345¦ don¦'t"],
+    ['dbrx', "I¦'LL¦ pay¦ ¦ $¦123¦4¦.¦50¦ ¦½²¦\r\n¦\tok¦—¦\u0085x¦_y¦ <=>¦ y¦123¦45¦ don¦'t"],
+    ['gpt-4o', "I'LL¦ pay¦ ¦ $¦123¦4¦.¦50¦ ¦½²¦\r\n¦\tok¦—¦\u0085x¦_y¦ <=>¦ y¦123¦45¦ don't"],
+    ['tekken', "I¦'LL¦ pay¦ ¦ $¦1¦2¦3¦4¦.¦5¦0¦ ¦½¦²¦\r\n¦\tok¦—¦\u0085x¦_y¦ <=>¦ y¦1¦2¦3¦4¦5¦ don¦'t"],
     ['default', "I¦'¦LL¦ pay¦  ¦$¦123¦4¦.¦50¦ ¦½²¦\r\n¦\t¦ok¦—¦\u0085¦x¦_¦y¦ ¦<=>¦ y¦123¦45¦ don¦'¦t"],
   ])('cuts a text in words: %s', async (pre, list) => {
     // What none of the texts holds.
@@ -67,6 +72,18 @@ describe('byte-level BPE', () => {
     const read = (word: string) => new TextDecoder().decode(Uint8Array.from(word, (char) => byteOf.get(char)!));
     expect((tokenizer.pre_tokenizer!(text) as string[]).map(read)).toEqual(words);
     expect(words.join('')).toBe(text);
+  });
+
+  it.each([
+    ['tekken', ['Hello', 'WORLDs', ' i', 'Phone', 'Éa']],
+    ['gpt-4o', ['Hello', 'WORLDs', ' i', 'Phone', 'Éa']],
+    ['dbrx', ['HelloWORLDs', ' iPhoneÉa']],
+  ])('cuts between words of small and of capital letters, or not: %s', async (pre, words) => {
+    const { tokenizerJson, tokenizerConfigJson } = await openTokenizer({ ...byteLevel, pre });
+    const tokenizer = new HuggingFaceTokenizer(JSON.parse(tokenizerJson()), JSON.parse(tokenizerConfigJson()));
+    const byteOf = new Map(ALPHABET.map((char, byte) => [char, byte]));
+    const read = (word: string) => new TextDecoder().decode(Uint8Array.from(word, (char) => byteOf.get(char)!));
+    expect((tokenizer.pre_tokenizer!(words.join('')) as string[]).map(read)).toEqual(words);
   });
 
   it('takes "default" where the file names none', async () => {

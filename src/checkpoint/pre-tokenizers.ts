@@ -26,6 +26,24 @@ const LLAMA_3: PreTokenizer = {
   addBos: true,
 };
 const QWEN_2: PreTokenizer = { splits: [String.raw`${CONTRACTIONS}|${WORDS}|\p{N}|${REST}`], nfc: true };
+/** As Llama 3 cuts, without its other habits (OLMo 2, Phi-4). */
+const CL100K: PreTokenizer = { splits: LLAMA_3.splits };
+/** Words of capitals, then of small letters; marks belong to them. `end` is what may follow a word. */
+const caseWords = (end: string) => {
+  const upper = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
+  const lower = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
+  const before = String.raw`[^\r\n\p{L}\p{N}]?`;
+  return `${before}${upper}*${lower}+${end}|${before}${upper}+${lower}*${end}`;
+};
+const SLASHES = String.raw` ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+/** Phi-4-mini. */
+const O200K: PreTokenizer = { splits: [String.raw`${caseWords(`${CONTRACTIONS}?`)}|\p{N}{1,3}|${SLASHES}`] };
+/** Mistral Nemo and later. */
+const TEKKEN: PreTokenizer = {
+  splits: [String.raw`${caseWords('')}|\p{N}|${SLASHES}`],
+  ignoreMerges: true,
+  addBos: true,
+};
 const DEFAULT: PreTokenizer = {
   splits: [String.raw`[\p{P}\$\+<=>\^~\|]+`, GPT2, String.raw`\p{N}+`, '[0-9][0-9][0-9]'],
 };
@@ -37,4 +55,9 @@ export const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   starcoder: SINGLE_DIGITS,
   'llama-bpe': LLAMA_3,
   qwen2: QWEN_2,
+  olmo: GPT_2,
+  refact: SINGLE_DIGITS,
+  dbrx: CL100K,
+  'gpt-4o': O200K,
+  tekken: TEKKEN,
 };

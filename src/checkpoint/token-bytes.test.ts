@@ -78,3 +78,30 @@ it('refuses a decoder it does not know, by name', () => {
   const json = JSON.stringify({ model: { vocab: { a: 0 } }, decoder: { type: 'CTC' } });
   expect(() => readTokenBytes(json, 'tokenizer.json')).toThrow(/tokenizer\.json.*CTC/);
 });
+
+describe("families' tokenizers", () => {
+  const toSpace = { type: 'Replace', pattern: { String: '▁' }, content: ' ' };
+  const pieces = { '<bos>': 0, '▁': 1, '▁a': 2, b: 3, '<0xF0>': 4, '<0x9F>': 5, '<0xA6>': 6, '<0x88>': 7 };
+  const added = [
+    { id: 0, content: '<bos>', special: true },
+    { id: 8, content: '▁▁', special: false },
+    { id: 9, content: '\n\n', special: false },
+  ];
+  const decodeWith = (decoder: object, ids: readonly number[]) => {
+    const json = JSON.stringify({ model: { vocab: pieces }, decoder, added_tokens: added });
+    const detokenizer = new Detokenizer(readTokenBytes(json, 'tokenizer.json'), { skipSpecialTokens: true });
+    return ids.map((id) => detokenizer.push(id)).join('') + detokenizer.finish();
+  };
+  const ids = [0, 2, 3, 8, 3, 9, 1, 4, 5, 6, 7, 2];
+
+  it('decodes Gemma: no space before a text, runs of spaces and lines are tokens of their own', () => {
+    const decoder = { type: 'Sequence', decoders: [toSpace, { type: 'ByteFallback' }, { type: 'Fuse' }] };
+    expect(decodeWith(decoder, ids)).toBe(' ab  b\n\n 🦈 a');
+  });
+
+  it('decodes Phi-3 and Mistral: a space before a text is none', () => {
+    const strip = { type: 'Strip', content: ' ', start: 1, stop: 0 };
+    const decoder = { type: 'Sequence', decoders: [toSpace, { type: 'ByteFallback' }, { type: 'Fuse' }, strip] };
+    expect(decodeWith(decoder, ids)).toBe('ab  b\n\n 🦈 a');
+  });
+});

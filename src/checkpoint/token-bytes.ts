@@ -65,7 +65,8 @@ export function tokenBytes(json: TokenizerParts, file: string): TokenBytes {
   const special = new Set<number>();
   const utf8 = new TextEncoder();
   for (const added of json.added_tokens ?? []) {
-    table[added.id] = utf8.encode(added.content);
+    // They go through the decoder too: Gemma's runs of ▁ are spaces. Byte-level ones are texts as they stand.
+    table[added.id] = toBytes.isByteLevel ? utf8.encode(added.content) : toBytes.bytes(added.content);
     if (added.special) special.add(added.id);
   }
   const none = new Uint8Array(0);
@@ -78,13 +79,14 @@ export function tokenBytes(json: TokenizerParts, file: string): TokenBytes {
 }
 
 interface TokenDecoder {
+  readonly isByteLevel: boolean;
   bytes(token: string): Uint8Array;
   readonly stripStart: number;
 }
 
 function tokenDecoder(decoder: Decoder | null, fail: (reason: string) => never): TokenDecoder {
   const utf8 = new TextEncoder();
-  if (decoder === null) return { bytes: (token) => utf8.encode(token), stripStart: 0 };
+  if (decoder === null) return { isByteLevel: false, bytes: (token) => utf8.encode(token), stripStart: 0 };
   const steps = decoder.type === 'Sequence' ? (decoder.decoders ?? []) : [decoder];
   if (steps.some((step) => step.type === 'ByteLevel')) {
     const byteOf = byteLevelAlphabet();
@@ -98,7 +100,7 @@ function tokenDecoder(decoder: Decoder | null, fail: (reason: string) => never):
       }
       return Uint8Array.from(out);
     };
-    return { bytes, stripStart: 0 };
+    return { isByteLevel: true, bytes, stripStart: 0 };
   }
   const replaced: [string, string][] = [];
   let byteFallback = false;
@@ -124,7 +126,7 @@ function tokenDecoder(decoder: Decoder | null, fail: (reason: string) => never):
     }
     return utf8.encode(replaced.reduce((text, [from, to]) => text.replaceAll(from, to), token));
   };
-  return { bytes, stripStart };
+  return { isByteLevel: false, bytes, stripStart };
 }
 
 /** GPT-2's printable stand-ins for bytes: https://github.com/openai/gpt-2/blob/master/src/encoder.py */
