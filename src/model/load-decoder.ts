@@ -9,6 +9,7 @@ import type { Quantisation } from '../gpu/quantise.ts';
 import { Sampler } from '../gpu/sampler.ts';
 import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
+import { layerSites } from './adapter-sites.ts';
 import type { DecoderNames } from './architecture.ts';
 import { compileKernels } from './compile-kernels.ts';
 import { Decoder } from './decoder.ts';
@@ -19,9 +20,10 @@ import { anyAttention, openDecoder } from './describe-decoder.ts';
 import { GpuRunner } from './gpu-runner.ts';
 import {
   blockBytes,
-  type KvGroup,
   type KvRequest,
   kvGroupLimits,
+  kvGroupOf,
+  kvGroups,
   poolBlocks,
   servedPositions,
   stepCapacity,
@@ -101,7 +103,7 @@ async function load(
   names: DecoderNames,
   options: LoadOptions,
 ): Promise<GpuRunner> {
-  const groups = decoderKvGroups(config);
+  const groups = kvGroups(config, Math.min(options.contextLength ?? config.contextLength, config.contextLength));
   const blocks = poolBlocks(groups, options, gpu.bindingLimit);
   const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
   const { maxRows, maxLogitsRows } = limits;
@@ -118,7 +120,7 @@ async function load(
   const [kv, step, attentionParts, slots, weights] = await Promise.all([
     Promise.all(
       config.layers.map(async (_, layer) => {
-        const group = groups.findIndex(({ layers }) => layers.includes(layer));
+        const group = kvGroupOf(groups, layer);
         return { group, buffer: await gpu.storage(`kv ${layer}`, blocks[group]! * blockBytes(groups[group]!)) };
       }),
     ),
@@ -144,6 +146,11 @@ async function load(
     maxLogitsRows,
     positions,
     attentionParts,
+    adapters: {
+      sites: config.layers.map((_, index) => layerSites(config, names, index)),
+      most: limits.maxAdapters ?? 0,
+      maxRank: limits.maxAdapterRank ?? 0,
+    },
   });
   const { tileRows, logits } = model;
   const vocabulary = config.vocabSize;
@@ -173,12 +180,6 @@ async function load(
     kvBytes,
     splitItems: () => (model.splits ? splitItems : 0),
   });
-}
-
-/** All layers in one group: each keeps the keys that it doesn't see any more. */
-export function decoderKvGroups(config: DecoderConfig): readonly KvGroup[] {
-  const { kvHeads, headSize } = anyAttention(config);
-  return [{ layers: config.layers.map((_, i) => i), kvHeads, headSize, format: 'f32' }];
 }
 
 /** The limits that options and model give. Throws RangeError naming the option. */

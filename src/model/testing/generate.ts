@@ -46,12 +46,20 @@ export async function generate(
 ): Promise<SampledRow[]> {
   const adapted = adapter === undefined ? {} : { adapter };
   const blockTable = blocksFor(prompt.length + count);
+  const moreTables = runner.limits.kvGroups.slice(1).map(() => blockTable);
   const rows: SampledRow[] = [];
   for (let i = 0; i < count; i++) {
     const sequence =
       i === 0
-        ? { slot: 0, tokens: prompt, startPosition: 0, blockTable, ...adapted }
-        : { slot: 0, tokens: 'slot' as const, startPosition: prompt.length + i - 1, blockTable, ...adapted };
+        ? { slot: 0, tokens: prompt, startPosition: 0, blockTable, moreTables, ...adapted }
+        : {
+            slot: 0,
+            tokens: 'slot' as const,
+            startPosition: prompt.length + i - 1,
+            blockTable,
+            moreTables,
+            ...adapted,
+          };
     const row = i === 0 ? prompt.length - 1 : 0;
     const [sampled] = await runner.step({
       sequences: [sequence],
