@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,15 +6,13 @@ import { createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import { status } from '@grpc/grpc-js';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { bytesSource } from '../checkpoint/byte-source.ts';
-import { parseModelConfig } from '../checkpoint/model-config.ts';
-import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
 import { EmbedRequestSchema, SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { Embedder } from '../engine/embedder.ts';
 import { CpuEncoder } from '../model/cpu-encoder.ts';
 import type { EmbedRunner, EmbedSequence } from '../model/embed-runner.ts';
 import { encoderOf } from '../model/encoders.ts';
+import { GOLDEN_SEQUENCES, goldenModel, largestDifference } from '../model/testing/golden-encoders.ts';
 import { RelayBench } from '../relay/testing/relay-bench.ts';
 import { writeEncoderFolder } from '../testing/encoder-folder.node.ts';
 import { EmbedTarget } from './embed-target.ts';
@@ -23,15 +20,11 @@ import { Session } from './session.ts';
 
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
-const GOLDEN = new URL('../testing/golden/tiny/bert/', import.meta.url);
 const LIMITS = { longest: 64, maxRows: 64, maxSequences: 4, contextLength: 48, vocabSize: 361, tokenTypes: 2 };
-
-const source = (name: string) => bytesSource(name, new Uint8Array(readFileSync(new URL(name, GOLDEN))));
 
 /** The encoder in float64, as a GPU's runner; `gate` holds its steps. */
 async function cpuRunner(gate: () => Promise<void>): Promise<EmbedRunner> {
-  const config = parseModelConfig(readFileSync(new URL('config.json', GOLDEN), 'utf8'), 'config.json');
-  const checkpoint = await openSafetensors(source('model.safetensors'));
+  const { config, checkpoint } = await goldenModel('bert');
   const family = encoderOf(config);
   const read = family.readConfig(config);
   const names = family.tensorNames(read, (name) => checkpoint.tensors.has(name));
@@ -99,17 +92,11 @@ function ask(inputIds: number[], signal?: AbortSignal) {
 }
 
 test('golden vectors, from a node through the relay', async () => {
-  const golden = await openSafetensors(source('golden.safetensors'));
-  const values = async (name: string) => {
-    const tensor = golden.tensors.get(name)!;
-    const { buffer } = (await golden.read(tensor)).slice();
-    return tensor.dtype === 'I32' ? [...new Int32Array(buffer)] : [...new Float32Array(buffer)];
-  };
-  for (const n of [0, 1, 2]) {
-    const expected = await values(`mean_${n}`);
-    const { embedding, promptTokens } = await ask(await values(`input_ids_${n}`));
+  const golden = await goldenModel('bert');
+  for (const n of GOLDEN_SEQUENCES) {
+    const { embedding, promptTokens } = await ask(Array.from((await golden.sequence(n)).ids));
     expect(promptTokens).toBe([5, 19, 48][n]);
-    expect(Math.max(...embedding.map((value, i) => Math.abs(value - expected[i]!)))).toBeLessThan(1e-4);
+    expect(largestDifference(embedding, (await golden.golden(`mean_${n}`))!)).toBeLessThan(1e-4);
   }
 });
 

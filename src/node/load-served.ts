@@ -71,5 +71,6 @@ function loadOf(load: EmbedderLoad, poolTokens: number, maxRunning: number): Eng
     requestsTaken: load.requestsTaken,
     tokensMade: load.tokensRead,
     lora: undefined,
+    speculation: undefined,
   };
 }

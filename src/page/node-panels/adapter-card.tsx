@@ -1,11 +1,12 @@
 import { count } from '../format.ts';
 import { KernelTest } from '../kernel-view.tsx';
 import { facts } from '../node.ts';
+import { TASK_WORDS } from '../task-words.ts';
 
 /** What the node computes on, which model, and what became of its self-test. */
 export function AdapterCard() {
   if (!facts.value) return null;
-  const { model, adapter, features, contextLength, poolTokens } = facts.value;
+  const { model, task, adapter, features, contextLength, poolTokens } = facts.value;
   const name = adapter.description || [adapter.vendor, adapter.architecture].filter(Boolean).join(' ') || 'unnamed';
   return (
     <section class="card" aria-labelledby="adapter-title">
@@ -26,10 +27,12 @@ export function AdapterCard() {
         <dt>Adapter</dt>
         <dd>{name}</dd>
         <dt>Model</dt>
-        <dd>{model}</dd>
+        <dd>
+          {model}, which {TASK_WORDS[task]}
+        </dd>
         <dt>Context</dt>
         <dd>
-          {count(contextLength)} tokens a sequence, {count(poolTokens)} in all
+          {count(contextLength)} tokens a {task === 'generate' ? 'sequence' : 'text'}, {count(poolTokens)} in all
         </dd>
         <dt>Features</dt>
         <dd>{features.length > 0 ? features.join(', ') : 'none beyond the core'}</dd>

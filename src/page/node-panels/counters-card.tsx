@@ -1,17 +1,18 @@
 import { bytes, count, duration, percent } from '../format.ts';
-import { counters, rank } from '../node.ts';
+import { counters, facts, rank } from '../node.ts';
 
 /** What the node has served since it joined, and what it holds just now. */
 export function CountersCard() {
   if (!counters.value) return null;
   const { genThroughput, tokensMade, requestsTaken, uptimeMs, running, waiting } = counters.value;
+  const makes = facts.value === undefined || facts.value.task === 'generate';
   const { usedTokens, maxTokens, cachedTokens, cacheHitRate, gpuBytes, kvBytes, gpuShare } = counters.value;
   return (
     <section class="card" aria-labelledby="counters-title">
       <h2 id="counters-title">Served since it joined</h2>
       <dl class="stats">
         <div>
-          <dt>Tokens made</dt>
+          <dt>{makes ? 'Tokens made' : 'Tokens read'}</dt>
           <dd data-counter="tokens">{count(tokensMade)}</dd>
         </div>
         <div>
@@ -36,15 +37,19 @@ export function CountersCard() {
             <dd>{rank.value}</dd>
           </>
         )}
-        <dt>Sequences</dt>
+        <dt>{makes ? 'Sequences' : 'Texts'}</dt>
         <dd>
           {running} running, {waiting} waiting
         </dd>
-        <dt>KV cache</dt>
-        <dd>
-          {count(usedTokens)} of {count(maxTokens)} tokens in use, {count(cachedTokens)} hold prefixes ({bytes(kvBytes)}
-          )
-        </dd>
+        {makes && (
+          <>
+            <dt>KV cache</dt>
+            <dd>
+              {count(usedTokens)} of {count(maxTokens)} tokens in use, {count(cachedTokens)} hold prefixes (
+              {bytes(kvBytes)})
+            </dd>
+          </>
+        )}
         {cacheHitRate !== undefined && (
           <>
             <dt>Prefix cache</dt>
