@@ -2,6 +2,7 @@ import { ACTIVATIONS, type Activation } from './activation.ts';
 import type { Gpu } from './gpu.ts';
 import type { Kernel } from './kernel.ts';
 import { tellWork } from './kernel-work.ts';
+import type { LinearPartShape } from './linear-choice.ts';
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
 import type { SegmentEntries } from './segment-entries.ts';
@@ -86,6 +87,12 @@ export class SegmentedLinear {
       entries,
       await Promise.all(matrix.parts.map((part) => bindPart(gpu, matrix, part, entries, shape, buffers, choose(part)))),
     );
+  }
+
+  /** Compiles what products of such a part will ask for, so that it needn't wait for the weights. */
+  static async compile(gpu: Gpu, part: LinearPartShape): Promise<void> {
+    const { single, grouped } = segmentedChoice(gpu.device, part);
+    await Promise.all([single, grouped].map((variant) => compileSegmented(gpu, part.format, variant)));
   }
 
   /** After the entries' own encode of as many rows. */

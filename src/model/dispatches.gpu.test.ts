@@ -63,6 +63,15 @@ async function decodeDispatches(checkpoint: Checkpoint, config: ModelConfig): Pr
   }
 }
 
+test('a layer of experts takes three dispatches more than a dense one', async () => {
+  const { checkpoint, config } = tinyModel(3, { layers: 1, experts: 4 });
+  const mixture = tinyModel(3, { layers: 2, experts: 4 });
+  // The second layer is one of experts; with norms of q and k attention takes six.
+  expect(await decodeDispatches(mixture.checkpoint, mixture.config)).toBe(
+    (await decodeDispatches(checkpoint, config)) + 6 + 3,
+  );
+});
+
 // The table of docs/kernels.md.
 test.each([
   ['v of a format of its own: a product', /v_proj/, 1],

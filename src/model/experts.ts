@@ -49,7 +49,11 @@ export function expertsKey({ experts, chosen, size }: ExpertsConfig): string {
 }
 
 /** Bytes of a scratch for `rows` rows, but for its groups' few. */
-export function expertsBytes(hiddenSize: number, { experts, chosen, size }: ExpertsConfig, rows: number): number {
+export function expertsBytes(
+  hiddenSize: number,
+  { experts, chosen, size }: Pick<ExpertsConfig, 'experts' | 'chosen' | 'size'>,
+  rows: number,
+): number {
   return rows * (16 * rowWords(experts) + chosen * (8 + 16 * (rowWords(size) + rowWords(hiddenSize))));
 }
 
