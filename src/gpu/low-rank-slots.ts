@@ -1,3 +1,4 @@
+import { AllocationError } from './buffer-owner.ts';
 import type { Gpu } from './gpu.ts';
 import { rowWords } from './row-words.ts';
 
@@ -69,16 +70,31 @@ export class LowRankSlots {
     this.#queue = queue;
   }
 
-  /** Empty slots. Rejects with AllocationError. */
+  /** Empty slots. Rejects with AllocationError, with nothing kept. */
   static async create(gpu: Gpu, shape: LowRankShape): Promise<LowRankSlots> {
     const { label, columns, outputs, maxRank, slots } = shape;
     if (outputs.length < 1 || outputs.length > MOST_MODULES)
       throw new RangeError(`${label}: ${outputs.length} modules`);
-    const [a, b, counts] = await Promise.all([
-      gpu.storage(`${label}: A of adapters`, slots * maxRank * outputs.length * rowWords(columns) * 16),
-      gpu.storage(`${label}: B of adapters`, slots * maxRank * outputWords(shape) * 16),
-      gpu.storage(`${label}: ranks of adapters`, slots * outputs.length * 4),
-    ]);
+    const allocate = async (what: string, bytes: number) => {
+      if (bytes > gpu.bindingLimit) {
+        const asked = `${slots} adapters of rank ${maxRank}: ${bytes} bytes`;
+        throw new AllocationError(`${label}: ${what} of ${asked} are over the binding limit of ${gpu.bindingLimit}`);
+      }
+      return gpu.storage(`${label}: ${what} of adapters`, bytes);
+    };
+    const sizes = [
+      ['A', slots * maxRank * outputs.length * rowWords(columns) * 16],
+      ['B', slots * maxRank * outputWords(shape) * 16],
+      ['ranks', slots * outputs.length * 4],
+    ] as const;
+    const made: GPUBuffer[] = [];
+    try {
+      for (const [what, bytes] of sizes) made.push(await allocate(what, bytes));
+    } catch (error) {
+      for (const buffer of made) gpu.buffers.free(buffer);
+      throw error;
+    }
+    const [a, b, counts] = made as [GPUBuffer, GPUBuffer, GPUBuffer];
     return new LowRankSlots(shape, a, b, counts, gpu.device.queue);
   }
 

@@ -115,6 +115,18 @@ export class LowRankUpdate {
   }
 }
 
+/** A paired matrix with each row where it lies in the tiles: a product of it is what TiledRows hold. */
+export function inTileOrder({ parts, columns, bytes }: WeightMatrix): WeightMatrix {
+  let places = 0;
+  const placed = parts.map((part) => {
+    const firstRow = places;
+    const rows = part.tiles * TILE_ROWS;
+    places += rows;
+    return { ...part, firstRow, rows };
+  });
+  return { rows: places, columns, parts: placed, bytes, paired: false };
+}
+
 /** Places of a tiled row. */
 export function tiledNumbers({ parts }: Pick<WeightMatrix, 'parts'>): number {
   return parts.reduce((sum, { tiles }) => sum + tiles * TILE_ROWS, 0);

@@ -38,7 +38,8 @@ export function adapterSites(modelConfig: ModelConfig): readonly LayerSites[] {
   return config.layers.map((_, index) => layerSites(config, names, index));
 }
 
-function layerSites(config: DecoderConfig, names: DecoderNames, index: number): LayerSites {
+/** The sites of layer `index`. */
+export function layerSites(config: DecoderConfig, names: DecoderNames, index: number): LayerSites {
   const { hiddenSize } = config;
   const { attention, feedForward } = config.layers[index]!;
   const layer = names.layer(index);

@@ -22,7 +22,7 @@ import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
 import { type PlainDecoder, plainDecoder } from './plain-decoder.ts';
 import { type AdapterFiles, largestRank, readAdapter } from './read-adapter.ts';
-import type { Runner, RunnerLimits, SampledRow, SlotStart, StepBatch } from './runner.ts';
+import type { AdapterTraits, Runner, RunnerLimits, SampledRow, SlotStart, StepBatch } from './runner.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
 import { isIndex, StepError } from './step-error.ts';
 import { encodeStep } from './step-metadata.ts';

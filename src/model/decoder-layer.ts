@@ -10,6 +10,7 @@ import { blockBytes } from './kv-layout.ts';
 import type { LayerScratch } from './layer-scratch.ts';
 import type { ResidualStream, StreamReader } from './residual-stream.ts';
 import type { RowsKernel } from './rows-kernel.ts';
+import { adaptedProduct, type LayerAdapters, type ProductAdapters } from './site-adapters.ts';
 
 /** Where a layer keeps keys and values. */
 export interface LayerKv {
@@ -38,20 +39,22 @@ export interface LayerPlace {
  */
 export class DecoderLayer {
   readonly kvCopy: KvCopy;
-  readonly #before: readonly RowsKernel[];
   readonly attention: Attention;
-  readonly #after: readonly RowsKernel[];
+  readonly #plain: AroundAttention;
+  readonly #adapt: (adapters: LayerAdapters) => Promise<AroundAttention>;
+  /** What is encoded where some row has an adapter, once there are any. */
+  #adapted: AroundAttention | undefined;
 
   private constructor(
     kvCopy: KvCopy,
-    before: readonly RowsKernel[],
     attention: Attention,
-    after: readonly RowsKernel[],
+    plain: AroundAttention,
+    adapt: (adapters: LayerAdapters) => Promise<AroundAttention>,
   ) {
     this.kvCopy = kvCopy;
-    this.#before = before;
     this.attention = attention;
-    this.#after = after;
+    this.#plain = plain;
+    this.#adapt = adapt;
   }
 
   static async create(
@@ -61,40 +64,70 @@ export class DecoderLayer {
     weights: DecoderLayerWeights,
     place: LayerPlace,
   ): Promise<DecoderLayer> {
-    const { stream, scratch, kv, attentionParts, nextNorm } = place;
+    const { stream, scratch, kv, attentionParts } = place;
     const { step } = stream;
-    const { attention: heads, feedForward, residualScale } = config.layers[index]!;
+    const heads = config.layers[index]!.attention;
     const { kvHeads, headSize } = heads;
     const shape = { ...attentionShape(heads), tableWord: FIRST_TABLE_WORD + kv.group };
-    const reader = await stream.reader(weights.attentionNorm);
     const { query, attended } = scratch;
-    const [kvCopy, before, attention, attentionOutput, network] = await Promise.all([
+    const around = (adapters?: LayerAdapters) => aroundAttention(gpu, config, index, weights, place, adapters);
+    const [kvCopy, attention, plain] = await Promise.all([
       KvCopy.create(
         gpu,
         blockBytes({ layers: [], kvHeads, headSize, format: shape.kvFormat }),
         { step, kv: kv.buffer },
         kv.group,
       ),
-      queryKeyValue(gpu, config, index, weights, place, reader),
       Attention.create(gpu, shape, { step, query, kv: kv.buffer, parts: attentionParts, output: attended }),
-      stream.adder(weights.attentionOutput, attended, {
-        scale: residualScale,
-        outputNorm: weights.attentionOutputNorm,
-        next: weights.feedForwardNorm,
-      }),
-      createFeedForward(gpu, feedForward, weights.feedForward, {
-        ...{ stream, scratch, norm: weights.feedForwardNorm },
-        add: { scale: residualScale, outputNorm: weights.feedForwardOutputNorm, next: nextNorm },
-      }),
+      around(),
     ]);
-    return new DecoderLayer(kvCopy, [...reader.kernels, ...before], attention, [...attentionOutput, network]);
+    return new DecoderLayer(kvCopy, attention, plain, around);
   }
 
-  encode(pass: GPUComputePassEncoder, rows: number, work: AttentionWork): void {
-    for (const kernel of this.#before) kernel.encode(pass, rows);
-    this.attention.encode(pass, work);
-    for (const kernel of this.#after) kernel.encode(pass, rows);
+  /** From here on rows may have adapters. */
+  async adapt(adapters: LayerAdapters): Promise<void> {
+    this.#adapted = await this.#adapt(adapters);
   }
+
+  /** `adapted`: some row has an adapter. */
+  encode(pass: GPUComputePassEncoder, rows: number, work: AttentionWork, adapted: boolean): void {
+    if (adapted && !this.#adapted) throw new Error('no adapter was loaded');
+    const { before, after } = adapted ? this.#adapted! : this.#plain;
+    for (const kernel of before) kernel.encode(pass, rows);
+    this.attention.encode(pass, work);
+    for (const kernel of after) kernel.encode(pass, rows);
+  }
+}
+
+/** A layer's kernels but for attention itself. */
+interface AroundAttention {
+  readonly before: readonly RowsKernel[];
+  readonly after: readonly RowsKernel[];
+}
+
+async function aroundAttention(
+  gpu: Gpu,
+  config: DecoderConfig,
+  index: number,
+  weights: DecoderLayerWeights,
+  place: LayerPlace,
+  adapters: LayerAdapters | undefined,
+): Promise<AroundAttention> {
+  const { stream, scratch, nextNorm } = place;
+  const { feedForward, residualScale: scale } = config.layers[index]!;
+  const reader = await stream.reader(weights.attentionNorm);
+  const [before, attentionOutput, network] = await Promise.all([
+    queryKeyValue(gpu, config, index, weights, place, reader, adapters?.qkv),
+    stream.adder(weights.attentionOutput, scratch.attended, {
+      ...{ scale, outputNorm: weights.attentionOutputNorm, next: weights.feedForwardNorm },
+      adapters: adapters?.attentionOutput,
+    }),
+    createFeedForward(gpu, feedForward, weights.feedForward, {
+      ...{ stream, scratch, norm: weights.feedForwardNorm, adapters: adapters?.up },
+      add: { scale, outputNorm: weights.feedForwardOutputNorm, next: nextNorm, adapters: adapters?.down },
+    }),
+  ]);
+  return { before: [...reader.kernels, ...before], after: [...attentionOutput, network] };
 }
 
 /** What attention's kernels are made for. */
@@ -114,17 +147,20 @@ async function queryKeyValue(
   { qkv, qkvMore }: DecoderLayerWeights,
   { stream, scratch, kv, tables }: LayerPlace,
   reader: StreamReader,
+  adapters: ProductAdapters | undefined,
 ): Promise<readonly RowsKernel[]> {
   const { heads, kvHeads, headSize, rope, qkvBias, qkNorm } = config.layers[index]!.attention;
   const table = rope === undefined ? undefined : tables[rope];
   const shape = { heads, kvHeads, headSize, tableWord: FIRST_TABLE_WORD + kv.group };
-  if (qkv.paired) {
+  if (qkv.paired && !adapters) {
     const finish = { kind: 'rotate', ...shape, table, kv: kv.buffer } as const;
     return [await reader.product(qkv, scratch.query, heads * headSize, finish)];
   }
-  const both = scratch.qkv!;
+  const both = adapters?.sums ?? scratch.qkv!;
   return Promise.all([
-    reader.product(qkv, both, qkv.rows, { kind: 'store' }),
+    adapters
+      ? adaptedProduct(gpu, adapters, stream.step, reader, { matrix: qkv, half: headSize / 2, finish: 'rotate' })
+      : reader.product(qkv, both, qkv.rows, { kind: 'store' }),
     Rope.create(
       gpu,
       {

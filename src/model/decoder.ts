@@ -9,13 +9,16 @@ import { ropeTable } from '../gpu/rope-table.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
+import { type AdapterRoom, DecoderAdapters } from './decoder-adapters.ts';
 import type { DecoderConfig } from './decoder-config.ts';
 import { DecoderLayer, type LayerKv } from './decoder-layer.ts';
 import type { DecoderWeights, NormWeights } from './decoder-weights.ts';
 import type { ForwardModel } from './forward-model.ts';
 import { allocateScratch } from './layer-scratch.ts';
+import type { AdapterFiles } from './read-adapter.ts';
 import { ResidualStream } from './residual-stream.ts';
 import type { RowsKernel } from './rows-kernel.ts';
+import type { AdapterTraits } from './runner.ts';
 
 /** What a decoder shares with its runner. */
 export interface DecoderPlace {
@@ -31,6 +34,8 @@ export interface DecoderPlace {
   readonly positions: number;
   /** Scratch of attention's split form. */
   readonly attentionParts: GPUBuffer;
+  /** Where adapters may come in, of all layers of the model, and how many there may be of which rank. */
+  readonly adapters: AdapterRoom;
 }
 
 interface Head {
@@ -55,6 +60,7 @@ export class Decoder implements ForwardModel {
   readonly #layers: readonly DecoderLayer[];
   readonly #first: number;
   readonly #head: Head | undefined;
+  readonly #adapters: DecoderAdapters;
 
   private constructor(
     first: number,
@@ -62,7 +68,9 @@ export class Decoder implements ForwardModel {
     entry: Entry | undefined,
     layers: readonly DecoderLayer[],
     head: Head | undefined,
+    adapters: DecoderAdapters,
   ) {
+    this.#adapters = adapters;
     this.#first = first;
     this.hiddenStride = hiddenStride;
     this.#entry = entry;
@@ -97,7 +105,8 @@ export class Decoder implements ForwardModel {
         }),
       ),
     ]);
-    return new Decoder(weights.from, stream.stride, entry, layers, head);
+    const adapters = new DecoderAdapters(gpu, weights.layers, layers, place);
+    return new Decoder(weights.from, stream.stride, entry, layers, head, adapters);
   }
 
   get tileRows(): number {
@@ -131,8 +140,22 @@ export class Decoder implements ForwardModel {
     for (const kernel of after) kernel.encode(pass, rows);
   }
 
-  layers(pass: GPUComputePassEncoder, rows: number, work: AttentionWork, from: number, to: number): void {
-    for (const layer of this.#layers.slice(from - this.#first, to - this.#first)) layer.encode(pass, rows, work);
+  layers(
+    pass: GPUComputePassEncoder,
+    rows: number,
+    work: AttentionWork,
+    from: number,
+    to: number,
+    adapted = false,
+  ): void {
+    for (const layer of this.#layers.slice(from - this.#first, to - this.#first)) {
+      layer.encode(pass, rows, work, adapted);
+    }
+  }
+
+  /** See Runner. With the first one, the kernels that adapters need are compiled, and their slots allocated. */
+  async loadAdapter(slot: number, files: AdapterFiles): Promise<AdapterTraits> {
+    return this.#adapters.load(slot, files);
   }
 
   finish(pass: GPUComputePassEncoder, logitsRows: number): void {

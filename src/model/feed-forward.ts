@@ -8,6 +8,7 @@ import type { DenseWeights, FeedForwardWeights } from './feed-forward-weights.ts
 import type { LayerScratch } from './layer-scratch.ts';
 import type { AddOptions, ResidualStream } from './residual-stream.ts';
 import type { RowsKernel } from './rows-kernel.ts';
+import { adaptedProduct, type ProductAdapters } from './site-adapters.ts';
 
 /** Where a layer's feed-forward network stands. */
 export interface FeedForwardPlace {
@@ -16,6 +17,8 @@ export interface FeedForwardPlace {
   readonly norm: NormWeights | undefined;
   readonly add: AddOptions;
   readonly scratch: LayerScratch;
+  /** What rows' adapters add to the inner product; `add` has those of what goes back. */
+  readonly adapters?: ProductAdapters | undefined;
 }
 
 /** A layer's feed-forward network, from the stream and back into it. */
@@ -34,19 +37,21 @@ async function dense(
   gpu: Gpu,
   config: Exclude<FeedForwardConfig, { kind: 'experts' }>,
   { inner, innerBias, down }: DenseWeights,
-  { stream, norm, add, scratch }: FeedForwardPlace,
+  { stream, norm, add, scratch, adapters }: FeedForwardPlace,
 ): Promise<RowsKernel> {
   const { size, activation } = config;
   const gated = scratch.gated!;
   const reader = await stream.reader(norm);
   const activated = async (): Promise<readonly RowsKernel[]> => {
-    if (inner.paired && (activation === 'silu' || activation === 'gelu-tanh')) {
+    if (inner.paired && !adapters && (activation === 'silu' || activation === 'gelu-tanh')) {
       return [await reader.product(inner, gated, size, { kind: 'gate', activation })];
     }
-    const both = scratch.inner!;
+    const both = adapters?.sums ?? scratch.inner!;
     const shape = { columns: size, activation, gated: config.kind === 'gated' };
     return Promise.all([
-      reader.product(inner, both, inner.rows, { kind: 'store' }),
+      adapters
+        ? adaptedProduct(gpu, adapters, stream.step, reader, { matrix: inner, half: size, finish: 'gate' })
+        : reader.product(inner, both, inner.rows, { kind: 'store' }),
       ActivateRows.create(gpu, shape, { step: stream.step, input: both, bias: innerBias, output: gated }),
     ]);
   };

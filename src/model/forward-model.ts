@@ -1,4 +1,6 @@
 import type { AttentionWork } from '../gpu/attention.ts';
+import type { AdapterFiles } from './read-adapter.ts';
+import type { AdapterTraits } from './runner.ts';
 
 /** A model's forward step in three parts, each encoding into a pass; what a runner drives, whatever the architecture. */
 export interface ForwardModel {
@@ -17,8 +19,17 @@ export interface ForwardModel {
   giveEmbeddings(row: number, embeddings: Float32Array): void;
   /** Hidden states of the step's rows from its tokens. Rows whose embeddings were given keep these. */
   embed(pass: GPUComputePassEncoder, rows: number): void;
-  /** Layers [from, to) over the hidden states. */
-  layers(pass: GPUComputePassEncoder, rows: number, work: AttentionWork, from: number, to: number): void;
+  /** Layers [from, to) over the hidden states; `adapted`: some row has an adapter. */
+  layers(
+    pass: GPUComputePassEncoder,
+    rows: number,
+    work: AttentionWork,
+    from: number,
+    to: number,
+    adapted?: boolean,
+  ): void;
+  /** See Runner. */
+  loadAdapter(slot: number, files: AdapterFiles): Promise<AdapterTraits>;
   /** Final norm of the rows whose logits are wanted, as the step's header counts them; the layers' output stays. */
   finish(pass: GPUComputePassEncoder, logitsRows: number): void;
   /** Logits of `rows` logits rows from row tile × tileRows on, into `logits`. */

@@ -4,9 +4,10 @@ import type { ShaderError } from '../gpu/pipeline-cache.ts';
 import type { SearchedRow } from '../gpu/sampler.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
 import { checkMasks } from './masks.ts';
+import type { AdapterFiles } from './read-adapter.ts';
 import { maxStagingWords, readStep, stagingLayout } from './read-step.ts';
 import { ReadbackRing } from './readback-ring.ts';
-import type { Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
+import type { AdapterTraits, Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
 import { RunnerLostError } from './runner-lost-error.ts';
 import type { SlotBuffers } from './slot-buffers.ts';
 import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
@@ -232,6 +233,12 @@ export class GpuRunner implements Runner {
     return this.#parts.gpu.compileLate(busy);
   }
 
+  /** See Runner. Throws RunnerLostError once the device is lost. */
+  async loadAdapter(slot: number, files: AdapterFiles): Promise<AdapterTraits> {
+    if (this.#end) throw this.#end;
+    return this.#parts.model.loadAdapter(slot, files);
+  }
+
   destroy(): void {
     this.#finish(new RunnerLostError('the runner was destroyed'));
     this.#parts.gpu.destroy();
@@ -273,7 +280,7 @@ export class GpuRunner implements Runner {
     const { model } = this.#parts;
     if (repetition === 0) model.copyBlocks(pass, step.copies);
     model.embed(pass, step.rows);
-    model.layers(pass, step.rows, step.work, 0, model.layerCount);
+    model.layers(pass, step.rows, step.work, 0, model.layerCount, step.adapted);
   }
 
   /** What is wrong with what was submitted since pushErrorScope; a lost device is told of elsewhere. */

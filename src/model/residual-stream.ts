@@ -3,6 +3,7 @@ import type { CombineFinish } from '../gpu/combine-experts.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import { LayerNorm } from '../gpu/layer-norm.ts';
 import { Linear, type LinearFinish, type LinearShape } from '../gpu/linear.ts';
+import type { ChooseLinear } from '../gpu/linear-choice.ts';
 import { NormInput, squaresWords } from '../gpu/norm-input.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
@@ -10,6 +11,7 @@ import type { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { DecoderConfig, NormConfig } from './decoder-config.ts';
 import type { NormWeights, ProductWeights } from './decoder-weights.ts';
 import type { RowsKernel } from './rows-kernel.ts';
+import { type SiteAdapters, updateSite } from './site-adapters.ts';
 
 /** How products read the stream under a norm. */
 export interface StreamReader {
@@ -20,7 +22,13 @@ export interface StreamReader {
   /** The input is yet to be divided by its root mean square. */
   readonly norm?: LinearShape['norm'];
   /** A product of the normed rows into [rows, columns]. */
-  product(matrix: WeightMatrix, output: GPUBuffer, columns: number, finish: LinearFinish): Promise<Linear>;
+  product(
+    matrix: WeightMatrix,
+    output: GPUBuffer,
+    columns: number,
+    finish: LinearFinish,
+    choose?: ChooseLinear,
+  ): Promise<Linear>;
 }
 
 /** How a product goes back into the stream. */
@@ -31,6 +39,8 @@ export interface AddOptions {
   readonly outputNorm: NormWeights | undefined;
   /** The norm under which the stream is read next; absent: none, or nobody reads it. */
   readonly next: NormWeights | undefined;
+  /** Adds what rows' adapters make of the product's input. */
+  readonly adapters?: SiteAdapters | undefined;
 }
 
 /**
@@ -92,12 +102,13 @@ export class ResidualStream {
       const more = isNormed ? { norm: { epsilon, squares } } : {};
       return {
         ...{ kernels, input, ...more },
-        product: (matrix, output, columns, finish) =>
+        product: (matrix, output, columns, finish, choose) =>
           Linear.create(
             this.#gpu,
             matrix,
             { outputStride: 4 * rowWords(columns), countWord: STEP_HEADER.rows, finish, ...more },
             { step, input, output },
+            choose,
           ),
       };
     };
@@ -116,7 +127,7 @@ export class ResidualStream {
   async adder(
     { matrix, bias }: ProductWeights,
     input: GPUBuffer,
-    { scale, outputNorm, next }: AddOptions,
+    { scale, outputNorm, next, adapters }: AddOptions,
   ): Promise<readonly RowsKernel[]> {
     const { step, hidden } = this;
     const product = (output: GPUBuffer, finish: LinearFinish) =>
@@ -126,14 +137,22 @@ export class ResidualStream {
         { outputStride: this.stride, countWord: STEP_HEADER.rows, finish },
         { step, input, output },
       );
+    // Into the stream before the product, which leaves the next norm its input.
+    const update = (output: GPUBuffer, by: number): Promise<RowsKernel>[] =>
+      adapters ? [updateSite(this.#gpu, adapters, { step, input, output, outputStride: this.stride, scale: by })] : [];
     if (outputNorm) {
       const branch = this.#branch!;
-      return Promise.all([product(branch, { kind: 'store', bias }), this.addNormed(branch, outputNorm, scale, next)]);
+      return Promise.all([
+        product(branch, { kind: 'store', bias }),
+        ...update(branch, 1),
+        this.addNormed(branch, outputNorm, scale, next),
+      ]);
     }
     const emits = this.#emits(next);
     // An emitted product has no place for a bias.
-    if (emits && !bias) return [await product(hidden, { kind: 'emit', scale, ...emits })];
-    return Promise.all([product(hidden, { kind: 'add', scale, bias }), ...this.enter(next)]);
+    if (emits && !bias)
+      return Promise.all([...update(hidden, scale), product(hidden, { kind: 'emit', scale, ...emits })]);
+    return Promise.all([...update(hidden, scale), product(hidden, { kind: 'add', scale, bias }), ...this.enter(next)]);
   }
 
   /** How what experts made of rows goes into the stream, and leaves the next norm its input: into `output`, then by `after`. */

@@ -79,10 +79,12 @@ export function logitsOf(
   ids: readonly number[],
   slot: number | undefined,
 ): Promise<Float32Array[]> {
+  const blockTable = blocksFor(ids.length);
+  const moreTables = runner.limits.kvGroups.slice(1).map(() => blockTable);
   return runner.logits({
     sequences: [
       {
-        ...{ slot: 0, tokens: ids, startPosition: 0, blockTable: blocksFor(ids.length) },
+        ...{ slot: 0, tokens: ids, startPosition: 0, blockTable, moreTables },
         ...(slot === undefined ? {} : { adapter: slot }),
       },
     ],
