@@ -3,6 +3,7 @@ import { estimateMemory } from './memory-estimate.ts';
 
 /** What a relay tells of SmolLM2-135M in Q4_1, whose page counted 98.3 MB of weights and 399.6 MB in all. */
 const config = {
+  ...{ architectures: ['LlamaForCausalLM'], model_type: 'llama' },
   ...{
     hidden_size: 576,
     intermediate_size: 1536,
@@ -41,4 +42,57 @@ test('follows the quantisation of floats, and no more conversations than can be'
     2 * 8192 * tokenBytes,
   );
   expect(estimateMemory({ bases: [], config, tensors: undefined }, 'none', budget)).toBeUndefined();
+});
+
+const estimate = (more: object, counts = tensors) =>
+  estimateMemory({ bases: [], config: { ...config, ...more }, tensors: counts }, 'none', budget);
+
+test('counts what a row of a mixture leaves of each chosen expert', () => {
+  const own = { architectures: ['Qwen3MoeForCausalLM'], moe_intermediate_size: 768 };
+  const scratch = (more: object) => estimate({ ...own, ...more })!.scratchBytes;
+  const dense = scratch({ decoder_sparse_step: 31 });
+  const rows = 256;
+  // Router logits; of each expert its index, its share, what down takes and what it gives; in place of gate and up.
+  const experts = 4 * rows * (128 + 8 * (2 + 768 + 576));
+  expect(scratch({ num_experts: 128, num_experts_per_tok: 8 }) - dense).toBe(experts - 4 * rows * 2 * 1536);
+});
+
+test('knows a tied head of families that tie it without a word', () => {
+  const head = { dtype: 'F16', shape: [49_152, 576], count: 1 };
+  const bytes = (more: object, counts: typeof tensors) => estimate(more, counts)!.weightBytes;
+  const tied = { architectures: ['Gemma2ForCausalLM'], tie_word_embeddings: undefined };
+  expect(bytes(tied, [{ ...head, count: 2 }])).toBe(bytes(tied, [head]));
+  const untied = { ...tied, tie_word_embeddings: false };
+  expect(bytes(untied, [{ ...head, count: 2 }])).toBe(2 * bytes(untied, [head]));
+});
+
+test('gives windowed layers as much as their windows take, and what is left to the others', () => {
+  const gemma = { architectures: ['Gemma3ForCausalLM'], sliding_window: 512, sliding_window_pattern: 6 };
+  const roomy = { kvBytes: 1e12, maxRunning: 2 };
+  const kv = (more: object) =>
+    estimateMemory({ bases: [], config: { ...config, head_dim: 64, ...more }, tensors }, 'none', roomy)!.kvBytes;
+  const tokenBytes = 2 * 3 * 64 * 4;
+  // Of 30 layers five see all; the others a window, a chunk of 256 rows, and two blocks in part, of each conversation.
+  expect(kv(gemma)).toBe(tokenBytes * (5 * 2 * 8192 + 25 * 2 * (512 + 256 + 32)));
+  expect(kv({})).toBe(tokenBytes * 30 * 2 * 8192);
+});
+
+test('reads the keys of GPT-2 and of encoders, which have no KV', () => {
+  const gpt2 = { architectures: ['GPT2LMHeadModel'], model_type: 'gpt2', vocab_size: 50_257 };
+  const about = { ...gpt2, n_embd: 768, n_head: 12, n_layer: 12, n_positions: 1024 };
+  const roomy = { kvBytes: 1e12, maxRunning: 2 };
+  expect(estimateMemory({ bases: [], config: about, tensors }, 'none', roomy)!.kvBytes).toBe(
+    2 * 1024 * 12 * 2 * 768 * 4,
+  );
+  const { num_key_value_heads: _, tie_word_embeddings: __, ...sizes } = config;
+  const bert = { ...sizes, architectures: ['BertModel'], model_type: 'bert' };
+  const read = estimateMemory({ bases: [], config: bert, tensors }, 'none', budget);
+  expect(read).toMatchObject({ kvBytes: 0 });
+  expect(read!.scratchBytes).toBeGreaterThan(1e6);
+});
+
+test('tells nothing of what is not served, and no KV where there is no room for a block', () => {
+  expect(estimate({ architectures: ['FalconForCausalLM'] })).toBeUndefined();
+  expect(estimate({ logit_scale: 2 })).toBeUndefined();
+  expect(estimateMemory({ bases: [], config, tensors }, 'none', { kvBytes: 1000, maxRunning: 2 })!.kvBytes).toBe(0);
 });

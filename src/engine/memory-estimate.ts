@@ -1,10 +1,18 @@
+import { CheckpointError } from '../checkpoint/checkpoint.ts';
 import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
 import type { ModelAbout, TensorCount } from '../checkpoint/model-about.ts';
+import { parseModelConfig } from '../checkpoint/model-config.ts';
 import { splitItemBytes } from '../gpu/attention.ts';
 import { QUANTISED_FORMATS } from '../gpu/quantise.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
 import { type MatrixFormat, TILE_ROWS, tileBytes, type WeightFormat } from '../gpu/weight-format.ts';
+import type { DecoderConfig } from '../model/decoder-config.ts';
+import { anyAttention, describeDecoder } from '../model/describe-decoder.ts';
+import type { EncoderConfig } from '../model/encoder-config.ts';
+import { findEncoder } from '../model/encoders.ts';
+import { expertsBytes } from '../model/experts.ts';
 import { ggmlQuantFormat, isGgmlQuantType } from '../model/ggml-quants.ts';
+import { blockBytes, type KvGroup, kvGroups, poolBlocks } from '../model/kv-layout.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { EngineBudget } from './engine-budget.ts';
 import { MAX_ROWS } from './engine-defaults.ts';
@@ -19,40 +27,78 @@ const LOGITS_ROWS = 5 * 8;
 /** Results on their way to the host, and the like. */
 const FIXED_BYTES = 2.5 * 2 ** 20;
 
-/** What a model will take of the GPU, before anything of it is read; undefined where that isn't told. */
+/**
+ * What a model will take of the GPU, before anything of it is read; undefined where that isn't told, or where its config
+ * is not one that is served: who loads it says why.
+ */
 export function estimateMemory(
-  { config, tensors }: ModelAbout,
+  { config: raw, tensors }: ModelAbout,
   quantisation: ManifestQuantisation,
-  { kvBytes, maxRunning }: EngineBudget,
+  budget: EngineBudget,
 ): MemoryEstimate | undefined {
   if (tensors === undefined) return undefined;
-  const size = (key: string, otherwise = 0) =>
-    Number.isSafeInteger(config[key]) ? (config[key] as number) : otherwise;
-  const hidden = size('hidden_size');
-  const heads = size('num_attention_heads', 1);
-  const kvHeads = size('num_key_value_heads', heads);
-  const headSize = size('head_dim', hidden / heads);
-  const vocabulary = size('vocab_size');
-  const context = size('max_position_embeddings');
-  const tokenBytes = size('num_hidden_layers') * 2 * kvHeads * headSize * 4;
-  const mostTokens = maxRunning * Math.ceil(context / BLOCK_TOKENS) * BLOCK_TOKENS;
-  const poolTokens = tokenBytes === 0 ? 0 : Math.min(mostTokens, Math.floor(kvBytes / tokenBytes));
+  try {
+    const config = parseModelConfig(JSON.stringify(raw), 'config.json');
+    const encoder = findEncoder(config)?.readConfig(config);
+    const weights = (counts: readonly TensorCount[]) =>
+      counts.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0);
+    if (encoder) return { weightBytes: weights(tensors), kvBytes: 0, scratchBytes: encoderBytes(encoder) };
+    const { config: decoder } = describeDecoder(config);
+    return { weightBytes: weights(withoutTiedHead(tensors, decoder)), ...decoderBytes(decoder, budget) };
+  } catch (error) {
+    if (error instanceof CheckpointError) return undefined;
+    throw error;
+  }
+}
+
+/** A tied head may be stored too, and isn't loaded. */
+function withoutTiedHead(tensors: readonly TensorCount[], { tiedHead, vocabSize, hiddenSize }: DecoderConfig) {
+  const isHead = ({ shape }: TensorCount) => shape.join() === [vocabSize, hiddenSize].join();
+  return tiedHead ? tensors.map((tensor) => (isHead(tensor) ? { ...tensor, count: 1 } : tensor)) : tensors;
+}
+
+/** Residual stream, norm's output, q, k and v, attention's output, and the inner one, of a step's rows. */
+function encoderBytes({ hiddenSize, intermediateSize }: EncoderConfig): number {
+  return FIXED_BYTES + 4 * MAX_ROWS * (6 * hiddenSize + intermediateSize);
+}
+
+function decoderBytes(
+  decoder: DecoderConfig,
+  { kvBytes, maxRunning }: EngineBudget,
+): Pick<MemoryEstimate, 'kvBytes' | 'scratchBytes'> {
+  const { hiddenSize, vocabSize, contextLength, layers } = decoder;
   const rows = Math.max(MAX_ROWS, maxRunning);
-  // Residual stream, norms' input, q, k and v, attention's output, gate and up.
-  const columns = 4 * hidden + (2 * heads + 2 * kvHeads) * headSize + 2 * size('intermediate_size');
-  const positions = Math.min(context, poolTokens);
+  const { heads, kvHeads, headSize } = anyAttention(decoder);
+  const groups = kvGroups(decoder, contextLength);
+  const maxKvBlocks = maxRunning * Math.ceil(contextLength / BLOCK_TOKENS);
+  const pools = poolsWithin(groups, { kvBudgetBytes: kvBytes, maxKvBlocks, maxRows: rows, maxSequences: maxRunning });
+  const poolBytes = groups.reduce((sum, group, g) => sum + pools[g]! * group.layers.length * blockBytes(group), 0);
+  const positions = Math.min(contextLength, pools[0]! * BLOCK_TOKENS);
   const splitBytes = maxRunning * Math.ceil(positions / SPLIT_KEYS) * splitItemBytes({ heads, headSize });
+  const inner = layers.map(({ feedForward }) =>
+    feedForward.kind === 'experts' ? expertsBytes(hiddenSize, feedForward, rows) : 4 * rows * 2 * feedForward.size,
+  );
+  // Residual stream, norms' input, q, k and v, attention's output.
+  const columns = 4 * hiddenSize + (2 * heads + 2 * kvHeads) * headSize;
   // Ids counted, biased, told and masked.
   const slotWords =
-    2 * Math.min(vocabulary, positions) + 2 * Math.min(vocabulary, 4096) + Math.min(vocabulary, 1024) + vocabulary / 16;
+    2 * Math.min(vocabSize, positions) + 2 * Math.min(vocabSize, 4096) + Math.min(vocabSize, 1024) + vocabSize / 16;
+  const ropeWords = decoder.ropes.reduce((sum, { rotated }) => sum + positions * rotated, 0);
   return {
-    weightBytes: tensors.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0),
-    kvBytes: poolTokens * tokenBytes,
+    kvBytes: poolBytes,
     scratchBytes:
       FIXED_BYTES +
       Math.min(SPLIT_BYTES, splitBytes) +
-      4 * (rows * columns + LOGITS_ROWS * vocabulary + positions * headSize + maxRunning * slotWords),
+      Math.max(...inner) +
+      4 * (rows * columns + LOGITS_ROWS * vocabSize + ropeWords + maxRunning * slotWords),
   };
+}
+
+/** Blocks of each pool; none where a budget has no room for one of each. */
+function poolsWithin(groups: readonly KvGroup[], request: Parameters<typeof poolBlocks>[1]): readonly number[] {
+  const least = groups.reduce((sum, group) => sum + group.layers.length * blockBytes(group), 0);
+  if (request.kvBudgetBytes! < least) return groups.map(() => 0);
+  return poolBlocks(groups, request, Number.POSITIVE_INFINITY);
 }
 
 function tensorBytes({ dtype, shape }: TensorCount, quantisation: ManifestQuantisation): number {
