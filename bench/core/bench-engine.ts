@@ -4,7 +4,7 @@ import { ENGINE_DEFAULTS } from '../../src/engine/engine-defaults.ts';
 import type { EngineLimits, StepTimes } from '../../src/engine/engine-options.ts';
 import type { EngineEvent } from '../../src/engine/event.ts';
 import type { Grammars } from '../../src/engine/grammars.ts';
-import type { Constraint, EngineRequest } from '../../src/engine/request.ts';
+import type { Constraint, EngineRequest, RequestSampling } from '../../src/engine/request.ts';
 import { deferred } from '../../src/gpu/deferred.ts';
 import type { Runner } from '../../src/model/runner.ts';
 
@@ -37,11 +37,18 @@ export class BenchEngine {
   #inFlight = 0;
   #wake: () => void = () => {};
 
-  constructor(runner: Runner, tokens: TokenBytes, limits: Partial<EngineLimits> = {}, grammars?: Grammars) {
+  constructor(
+    runner: Runner,
+    tokens: TokenBytes,
+    limits: Partial<EngineLimits> = {},
+    grammars?: Grammars,
+    speculation: 'auto' | 'off' = 'off',
+  ) {
     this.engine = new Engine({
       runner: this.#counted(runner),
       tokens,
       ...(grammars ? { grammars } : {}),
+      speculation,
       limits: { ...LIMITS, ...limits },
       now: () => performance.now(),
       onEvents: (events) => this.#take(events),
@@ -52,11 +59,12 @@ export class BenchEngine {
     });
   }
 
-  /** A greedy request that nothing but its length, or its constraint, ends. Events come once the caller awaits. */
+  /** A request that nothing but its length, or its constraint, ends; greedy unless `sampling` says otherwise. Events come once the caller awaits. */
   submit(
     inputIds: readonly number[],
     maxNewTokens: number,
     constraint?: Constraint,
+    sampling: Partial<RequestSampling> = {},
   ): { readonly jobId: bigint; readonly job: Job } {
     const jobId = this.#jobIds++;
     const [begun, ended] = [deferred(), deferred()];
@@ -75,7 +83,8 @@ export class BenchEngine {
     };
     for (const promise of [job.began, job.ended]) promise.catch(() => {});
     this.#jobs.set(jobId, job);
-    this.engine.submit(greedy(jobId, inputIds, maxNewTokens, constraint));
+    const request = greedy(jobId, inputIds, maxNewTokens, constraint);
+    this.engine.submit({ ...request, sampling: { ...request.sampling, ...sampling } });
     return { jobId, job };
   }
 

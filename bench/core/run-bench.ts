@@ -21,6 +21,7 @@ import { type BenchReport, type BenchTable, fixed, printTable, type TableName } 
 import { measureRoofline } from './roofline.ts';
 import { samplingTable } from './sampling-table.ts';
 import type { BenchRequest, Setting } from './setting.ts';
+import { speculationTable } from './speculation-table.ts';
 import { traceTable } from './trace-table.ts';
 import { Work } from './work.ts';
 
@@ -45,6 +46,7 @@ const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTabl
   prefill: prefillTable,
   sampling: samplingTable,
   grammar: grammarTable,
+  speculation: speculationTable,
   trace: traceTable,
 };
 

@@ -123,10 +123,10 @@ export class Scheduler {
   plan(inFlight = 0): Plan | undefined {
     // What comes after a draft follows from how much of it was right.
     if (this.#running.some(({ guesses }) => guesses !== undefined)) return undefined;
-    this.#admit();
-    // A draft follows the ids that are being drawn.
+    // A draft follows the ids that are being drawn. Nobody is let in for a step that isn't planned.
     const awaited = this.#drafts !== undefined && !this.#prefilling && this.#drafts.awaited(this.#running);
     if (awaited && inFlight > 0) return undefined;
+    this.#admit();
     // Room kept for a sequence that then finds no blocks is another's the next time.
     for (let attempt = 0; attempt <= this.limits.maxRunning; attempt++) {
       const { plan, leftOut } = this.#planOnce(awaited);
