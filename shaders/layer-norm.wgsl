@@ -8,8 +8,9 @@
 //   residual  [rows, stride] f32, not gathered
 //   output    [rows, stride] f32, another buffer
 //
-// A workgroup a row. Each thread sums every 64th number, then all of them add the sums in order: those of x, then, since
-// the mean of squares less the square of the mean cancels, those of (x - mean)^2.
+// A workgroup of THREADS a row, few where a processor plays the GPU: barriers cost it by the thread. Each sums every
+// THREADS-th number, then all of them add the sums in order: those of x, then, since the mean of squares less the square of
+// the mean cancels, those of (x - mean)^2. Prepend step.wgsl and `const THREADS`.
 struct Params {
   columns: u32,
   stride: u32,
@@ -27,7 +28,7 @@ struct Params {
 @group(0) @binding(5) var<storage, read> residual: array<f32>;
 @group(0) @binding(6) var<storage, read_write> output: array<f32>;
 
-var<workgroup> sums: array<f32, 64>;
+var<workgroup> sums: array<f32, THREADS>;
 
 fn numberOf(begin: u32, row: u32, column: u32) -> f32 {
   let x = input[begin + column];
@@ -39,13 +40,13 @@ fn numberOf(begin: u32, row: u32, column: u32) -> f32 {
 
 fn total() -> f32 {
   var sum = 0.0;
-  for (var i = 0u; i < min(64u, params.columns); i++) {
+  for (var i = 0u; i < min(THREADS, params.columns); i++) {
     sum += sums[i];
   }
   return sum;
 }
 
-@compute @workgroup_size(64)
+@compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
   @builtin(num_workgroups) groups: vec3<u32>,
@@ -61,7 +62,7 @@ fn main(
   }
   let begin = source * params.stride;
   var own = 0.0;
-  for (var column = lane; column < params.columns; column += 64u) {
+  for (var column = lane; column < params.columns; column += THREADS) {
     own += numberOf(begin, row, column);
   }
   sums[lane] = own;
@@ -69,14 +70,14 @@ fn main(
   let mean = total() / f32(params.columns);
   workgroupBarrier();
   own = 0.0;
-  for (var column = lane; column < params.columns; column += 64u) {
+  for (var column = lane; column < params.columns; column += THREADS) {
     let x = numberOf(begin, row, column) - mean;
     own = fma(x, x, own);
   }
   sums[lane] = own;
   workgroupBarrier();
   let factor = 1.0 / sqrt(total() / f32(params.columns) + params.epsilon);
-  for (var column = lane; column < params.columns; column += 64u) {
+  for (var column = lane; column < params.columns; column += THREADS) {
     let x = (numberOf(begin, row, column) - mean) * factor;
     output[row * params.stride + column] = fma(x, weight[column], bias[column]);
   }

@@ -48,8 +48,9 @@ export const TABLE_NAMES = [
   'prefill',
   'sampling',
   'grammar',
-  'speculation',
   'trace',
+  'lora',
+  'embed',
 ] as const;
 export type TableName = (typeof TABLE_NAMES)[number];
 

@@ -13,8 +13,10 @@ import { openModel } from './bench-model.ts';
 import { contextTable } from './context-table.ts';
 import { decodeTable } from './decode-table.ts';
 import { describeAdapter } from './describe-adapter.ts';
+import { embedTable } from './embed-table.ts';
 import { grammarTable } from './grammar-table.ts';
 import { hostTable } from './host-table.ts';
+import { LORA_ADAPTERS, loraTable } from './lora-table.ts';
 import { prefillTable } from './prefill-table.ts';
 import { prefixTable } from './prefix-table.ts';
 import { type BenchReport, type BenchTable, fixed, printTable, type TableName } from './report.ts';
@@ -46,8 +48,9 @@ const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTabl
   prefill: prefillTable,
   sampling: samplingTable,
   grammar: grammarTable,
-  speculation: speculationTable,
   trace: traceTable,
+  lora: loraTable,
+  embed: embedTable,
 };
 
 const MAX_SEQUENCES = 64;
@@ -74,6 +77,7 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
       maxTopLogprobs: 0,
       contextLength: context,
       kvBudgetBytes: KV_BYTES,
+      adapters: LORA_ADAPTERS,
       maxKvBlocks: MAX_SEQUENCES * Math.ceil(context / BLOCK_TOKENS),
     });
     const setting: Setting = {

@@ -2,6 +2,7 @@ import code from '../../shaders/layer-norm.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
+import { rowThreads } from './row-threads.ts';
 import { rowWords } from './row-words.ts';
 import { STEP_HEADER } from './step-layout.ts';
 
@@ -35,16 +36,22 @@ export class LayerNorm {
     this.#group = group;
   }
 
+  /** Compiled once for all shapes. */
+  static compile(gpu: Gpu): Promise<Kernel> {
+    return Kernel.compile(gpu, {
+      name: 'layer-norm',
+      code: [stepCode, code],
+      constants: { THREADS: rowThreads(gpu) },
+      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
+    });
+  }
+
   static async create(gpu: Gpu, shape: LayerNormShape, buffers: LayerNormBuffers): Promise<LayerNorm> {
     const { columns, epsilon } = shape;
     const { step, input, weight, bias, residual, output } = buffers;
     const gather = shape.of === 'logits';
     if (gather && residual) throw new RangeError('gathered rows have no residual');
-    const kernel = await Kernel.compile(gpu, {
-      name: 'layer-norm',
-      code: [stepCode, code],
-      bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
-    });
+    const kernel = await LayerNorm.compile(gpu);
     const count = gather ? STEP_HEADER.logits : STEP_HEADER.rows;
     const group = await kernel.bind(
       [columns, 4 * rowWords(columns), { f32: epsilon }, gather ? 1 : 0, count, residual ? 1 : 0],
