@@ -4,11 +4,11 @@ import { candidates } from '../../src/gpu/linear-candidates.ts';
 import { linearFeatures } from '../../src/gpu/linear-features.ts';
 import { variantName } from '../../src/gpu/linear-variant.ts';
 import { packStep } from '../../src/gpu/pack-step.ts';
-import { quantShape } from '../../src/gpu/quant-format.ts';
 import { STEP_HEADER } from '../../src/gpu/step-layout.ts';
-import { isQuantFormat, type MatrixFormat, TILE_ROWS, tileBytes } from '../../src/gpu/weight-format.ts';
-import { type AnySource, WeightMatrix } from '../../src/gpu/weight-matrix.ts';
+import { type MatrixFormat, TILE_ROWS, tileBytes } from '../../src/gpu/weight-format.ts';
+import { WeightMatrix } from '../../src/gpu/weight-matrix.ts';
 import { SPIKE_COLUMNS, SPIKE_ROWS, SpikeGemv } from '../spike-gemv/spike-gemv.ts';
+import { madeUpMatrix } from './made-up-matrix.ts';
 import { type BenchRow, type BenchTable, fixed, percent, type Roofline } from './report.ts';
 import type { KernelsRequest } from './setting.ts';
 import { type Encode, kernelTimes } from './timing.ts';
@@ -71,7 +71,7 @@ export async function linearTable(
 }
 
 async function formatKernels(gpu: Gpu, format: MatrixFormat): Promise<Timed[]> {
-  const matrix = await WeightMatrix.load(gpu, SPIKE_COLUMNS, [madeUp(format)]);
+  const matrix = await WeightMatrix.load(gpu, SPIKE_COLUMNS, [madeUpMatrix(format, SPIKE_ROWS, SPIKE_COLUMNS)]);
   const most = COLUMNS.at(-1)!;
   const words = new Uint32Array(1 << 12);
   const blockTable = Array.from({ length: most / 16 }, (_, i) => i);
@@ -111,27 +111,6 @@ async function formatKernels(gpu: Gpu, format: MatrixFormat): Promise<Timed[]> {
     }
   }
   return [...timed.values()];
-}
-
-/** Weights whose times are those of any others. */
-function madeUp(format: MatrixFormat): AnySource {
-  const label = `bench ${format}`;
-  if (!isQuantFormat(format)) {
-    const ones = { f32: 0x3f800000, f16: 0x3c003c00, bf16: 0x3f803f80 }[format];
-    const read = async (_: number, length: number) => new Uint8Array(new Uint32Array(length / 4).fill(ones).buffer);
-    return { label, rows: SPIKE_ROWS, format, read };
-  }
-  const { bits, block } = quantShape(format);
-  return {
-    label,
-    rows: SPIKE_ROWS,
-    format,
-    readRows: async (_, count) => ({
-      quants: new Int8Array(count * SPIKE_COLUMNS).fill(bits === 4 ? 11 : -77),
-      scales: new Float32Array((count * SPIKE_COLUMNS) / block).fill(1 / 64),
-      mins: new Float32Array((count * SPIKE_COLUMNS) / block).fill(-7.5 / 64),
-    }),
-  };
 }
 
 function row(kernel: Timed, all: readonly Timed[], roofline: Roofline): BenchRow {

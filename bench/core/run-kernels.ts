@@ -1,7 +1,8 @@
 import { requestDevice } from '../../src/gpu/request-device.ts';
 import { describeAdapter } from './describe-adapter.ts';
+import { expertsTable } from './experts-table.ts';
 import { linearTable } from './linear-table.ts';
-import { type BenchReport, fixed, printTable } from './report.ts';
+import { type BenchReport, type BenchTable, fixed, printTable } from './report.ts';
 import { measureRoofline } from './roofline.ts';
 import type { BenchHost } from './run-bench.ts';
 import type { KernelsRequest } from './setting.ts';
@@ -16,9 +17,13 @@ export async function runKernels(request: KernelsRequest, host: BenchHost): Prom
     host.log(
       `\nkernels on ${name}\nroofline: copy ${fixed(roofline.copyGBs)} GB/s (read + written), multiply-add ${fixed(roofline.gflops, 1)} GFLOP/s (f32)`,
     );
-    const table = await linearTable(device, roofline, request);
-    host.log(printTable(table));
-    return { model: 'kernels', weights: 'each', adapter: name, software, roofline, tables: [table] };
+    const tables: BenchTable[] = [];
+    for (const measure of [linearTable, expertsTable]) {
+      const table = await measure(device, roofline, request);
+      host.log(printTable(table));
+      tables.push(table);
+    }
+    return { model: 'kernels', weights: 'each', adapter: name, software, roofline, tables };
   } finally {
     device.destroy();
   }
