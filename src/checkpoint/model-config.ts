@@ -9,6 +9,8 @@ export interface ModelConfig {
   /** Tokens of one sequence, prompt and output together. */
   readonly contextLength: number;
   readonly hiddenSize: number;
+  /** Undefined where it isn't said; the architecture insists on it. */
+  readonly layers: number | undefined;
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | undefined;
   readonly padTokenId: number | undefined;
@@ -49,6 +51,7 @@ export function parseModelConfig(text: string, file: string): ModelConfig {
     vocabSize,
     contextLength: size('max_position_embeddings', 'n_positions'),
     hiddenSize: size('hidden_size', 'n_embd'),
+    layers: count(raw.num_hidden_layers ?? raw.n_layer),
     eosTokenIds: tokenIds(raw, 'eos_token_id', file) ?? [],
     bosTokenId: tokenIds(raw, 'bos_token_id', file)?.[0],
     padTokenId: tokenIds(raw, 'pad_token_id', file)?.[0],
@@ -64,6 +67,10 @@ export function parseGenerationConfig(text: string, file: string): GenerationCon
     bosTokenId: tokenIds(raw, 'bos_token_id', file)?.[0],
     padTokenId: tokenIds(raw, 'pad_token_id', file)?.[0],
   };
+}
+
+function count(value: unknown): number | undefined {
+  return Number.isSafeInteger(value) ? (value as number) : undefined;
 }
 
 function parseObject(text: string, file: string): Record<string, unknown> {

@@ -2,7 +2,7 @@
 export type ModelTask = 'generate' | 'embed' | 'classify';
 
 /** What each encoder is for; an encoder can't generate. */
-const ENCODER_TASKS: Readonly<Record<string, ModelTask>> = {
+export const ENCODER_TASKS: Readonly<Record<string, ModelTask>> = {
   BertModel: 'embed',
   BertForSequenceClassification: 'classify',
   XLMRobertaModel: 'embed',

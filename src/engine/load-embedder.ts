@@ -72,7 +72,7 @@ async function load(on: ModelDevice, parts: EmbedderParts): Promise<LoadedEmbedd
     ...life.facts(),
     kernels,
     refused: life.refused(runner.compileLate(() => embedder.load().running > 0)),
-    layers: Number(model.config.raw.num_hidden_layers),
+    layers: model.config.layers!,
     contextLength,
     poolTokens: Math.max(longest, maxRows),
     gpuBuffers: () => runner.allocatedBuffers,

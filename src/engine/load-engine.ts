@@ -67,7 +67,7 @@ async function load(on: ModelDevice, parts: EngineParts): Promise<LoadedEngine> 
     kernels,
     // Whoever waits for a first token needs every core.
     refused: life.refused(runner.compileLate(() => engine.prefilling)),
-    layers: Number(config.raw.num_hidden_layers),
+    layers: config.layers!,
     contextLength: runner.limits.contextLength,
     poolTokens: runner.limits.kvGroups[0]!.blocks * BLOCK_TOKENS,
     gpuBuffers: () => runner.allocatedBuffers,

@@ -16,7 +16,7 @@ import { QWEN3_MOE } from './architectures/qwen3-moe.ts';
 import { SMOLLM3 } from './architectures/smollm3.ts';
 
 /** Decoders that are served, by family. */
-const DECODERS: readonly Architecture[] = [
+export const DECODERS: readonly Architecture[] = [
   GEMMA2,
   GEMMA3,
   GPT2,

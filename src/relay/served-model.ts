@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { checkServed } from '../checkpoint/check-served.ts';
 import {
   canonicalJson,
   digestManifest,
@@ -80,6 +81,7 @@ export async function describeModel(
   for (const [file, path] of Object.entries(paths)) files.push({ name: file, ...(await hash(path)) });
   const manifest: Manifest = { name, files, pieceBytes: PIECE_BYTES, quantisation };
   const config = parseModelConfig(await readFile(join(folder, 'config.json'), 'utf8'), 'config.json');
+  checkServed(config.architectures);
   const generation = await generationConfig(folder);
   const task = modelTask(Object.keys(paths), config.architectures);
   const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, paths);
@@ -99,7 +101,7 @@ export async function describeModel(
     modelType: config.modelType,
     vocabSize: config.vocabSize,
     hiddenSize: config.hiddenSize,
-    layers: Number.isSafeInteger(config.raw.num_hidden_layers) ? (config.raw.num_hidden_layers as number) : undefined,
+    layers: config.layers,
     contextLength: vectors?.contextLength ?? config.contextLength,
     eosTokenIds: generation?.eosTokenIds ?? config.eosTokenIds,
     bosTokenId: generation?.bosTokenId ?? config.bosTokenId,
@@ -110,7 +112,7 @@ export async function describeModel(
 async function vectorsOf(config: ModelConfig, task: ModelTask, paths: ServedFiles['paths']): Promise<ServedVectors> {
   const text = async (name: string) => (paths[name] === undefined ? undefined : readFile(paths[name], 'utf8'));
   const pooling = task === 'embed' ? await readPooling(text, config.hiddenSize) : undefined;
-  return servedVectors(config, task === 'classify', pooling);
+  return servedVectors(config, task === 'classify', pooling, (await text('tokenizer.json')) ?? '{}');
 }
 
 async function generationConfig(folder: string): Promise<GenerationConfig | undefined> {

@@ -1,7 +1,21 @@
 import { describe, expect, test } from 'vitest';
+import { checkServed, DECODER_NAMES } from '../../checkpoint/check-served.ts';
+import { ENCODER_TASKS } from '../../checkpoint/model-task.ts';
+import { DECODERS } from '../architecture-of.ts';
+import { ENCODERS } from '../encoders.ts';
 import { attention, type Keys, read, refusal, TWO_KV } from './testing/read-decoder.ts';
 
 const GPT2: Keys = { model_type: 'gpt2', n_embd: 64, n_head: 8, n_layer: 3, n_positions: 128, vocab_size: 512 };
+
+test('what a relay takes is what a node serves', () => {
+  const names = DECODERS.flatMap(({ names }) => names);
+  expect([...DECODER_NAMES].sort()).toEqual(names.sort());
+  expect(Object.keys(ENCODER_TASKS).sort()).toEqual(ENCODERS.flatMap(({ names }) => names).sort());
+  for (const name of [...names, 'BertModel']) checkServed([name]);
+  expect(() => checkServed(['FalconForCausalLM'])).toThrow(
+    /are FalconForCausalLM; known: GPT2LMHeadModel, .*BertModel/,
+  );
+});
 
 test('an unknown architecture is refused with the list of known ones', () => {
   const message = refusal('FalconForCausalLM', {});

@@ -52,6 +52,17 @@ describe('a folder', () => {
     ]);
   });
 
+  test('is refused where no node knows its architecture, with those that are known', async () => {
+    const names = ['config.json', 'model.safetensors', 'tokenizer.json', 'tokenizer_config.json'];
+    const files = Object.fromEntries(names.map((name) => [name, readFileSync(join(MODEL, name))]));
+    const config = JSON.parse(files['config.json']!.toString());
+    const falcon = JSON.stringify({ ...config, architectures: ['FalconForCausalLM'] });
+    const path = folder('falcon', { ...files, 'config.json': falcon });
+    await expect(openModel(path, { cache })).rejects.toThrow(
+      /architectures are FalconForCausalLM; known: .*LlamaForCausalLM/,
+    );
+  });
+
   test('is another model for nodes that quantise it', async () => {
     const digests = await Promise.all(
       (['none', 'q8', 'q4'] as const).map(
