@@ -16,6 +16,8 @@ export async function testGateway(
   generation: Generation,
   relay: HostPort,
   extraArgs: readonly string[] = [],
+  /** Generation 1 can't ask the relay for it. */
+  tokenizerDir = bundledModel,
 ): Promise<TestGateway> {
   const lines: string[] = [];
   const gateway = await startGateway({
@@ -23,7 +25,7 @@ export async function testGateway(
     host: '127.0.0.1',
     port: 0,
     relay,
-    tokenizerDir: bundledModel,
+    tokenizerDir,
     extraArgs: ['--health-check-interval-secs', '1', '--health-success-threshold', '1', ...extraArgs],
     log: (line) => lines.push(line),
     boundMs: 60_000,

@@ -62,6 +62,18 @@ test('texts are a batch; with is_cross_encoder they are pairs', () => {
   expect(pairs.embedInputs).toEqual([encode('ab', 'c'), encode('ab', 'd')]);
 });
 
+test('what a tokenizer fills texts up with is left out, on its side', () => {
+  const right = { ...MODEL, padding: { id: 7, side: 'right' as const } };
+  const left = { ...MODEL, padding: { id: 7, side: 'left' as const } };
+  const of = (model: EmbedLimits, inputIds: number[], tokenTypeIds: number[] = []) =>
+    taken({ tokenized: { inputIds }, tokenTypeIds }, model).embedInputs;
+  expect(of(right, [7, 1, 7, 2, 7, 7])).toEqual([{ ids: [7, 1, 7, 2], typeIds: undefined }]);
+  expect(of(left, [7, 7, 1, 7], [0, 0, 1, 0])).toEqual([{ ids: [1, 7], typeIds: [1, 0] }]);
+  expect(of(right, [7, 7])).toEqual([{ ids: [7], typeIds: undefined }]);
+  expect(of(left, [7, 7])).toEqual([{ ids: [7], typeIds: undefined }]);
+  expect(of(MODEL, [1, 7])).toEqual([{ ids: [1, 7], typeIds: undefined }]);
+});
+
 test('sampling_params say nothing of a vector, whatever is in them', () => {
   expect(taken({ ...ids(1), samplingParams: { temperature: -1, n: 3 } })).toMatchObject({ n: 1 });
 });

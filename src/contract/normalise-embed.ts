@@ -21,6 +21,13 @@ export interface EmbedLimits extends Pick<ModelLimits, 'vocabSize' | 'contextLen
   readonly classifies: boolean;
   /** Token types that it knows: token_type_ids are below. */
   readonly tokenTypes: number;
+  /** What the model's tokenizer fills texts up with, and on which side; undefined: it doesn't. */
+  readonly padding?: Padding | undefined;
+}
+
+export interface Padding {
+  readonly id: number;
+  readonly side: 'left' | 'right';
 }
 
 /** The ids of texts, as the model's tokenizer makes them, special tokens included; of pairs with a `pair`. */
@@ -87,7 +94,7 @@ export function embedInputs(request: EmbedRequest, model: EmbedLimits, encode: E
   const { texts, tokenized, tokenTypeIds, isCrossEncoder } = request;
   if (texts.length === 0) {
     const typeIds = tokenTypeIds.length > 0 ? tokenTypeIds : undefined;
-    return [{ ids: tokenized?.inputIds ?? [], typeIds }];
+    return [unpadded({ ids: tokenized?.inputIds ?? [], typeIds }, model.padding)];
   }
   const step = isCrossEncoder ? 2 : 1;
   const inputs: EmbedInput[] = [];
@@ -98,6 +105,19 @@ export function embedInputs(request: EmbedRequest, model: EmbedLimits, encode: E
     inputs.push(input);
   }
   return inputs;
+}
+
+/**
+ * Without what a tokenizer filled it up with: gateways send that as they get it, and no mask with it. At least one id is left.
+ */
+function unpadded(input: EmbedInput, padding: Padding | undefined): EmbedInput {
+  if (!padding) return input;
+  const { ids, typeIds } = input;
+  let from = 0;
+  let to = ids.length;
+  if (padding.side === 'right') while (to > 1 && ids[to - 1] === padding.id) to--;
+  else while (from < to - 1 && ids[from] === padding.id) from++;
+  return { ids: ids.slice(from, to), typeIds: typeIds?.slice(from, to) };
 }
 
 /** The request as jobs have it: each input is a sample that makes no token. */

@@ -1,6 +1,7 @@
 import { CheckpointError } from '../../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../../checkpoint/model-config.ts';
 import type { PoolingConfig } from '../../checkpoint/sentence-transformers.ts';
+import type { Padding } from '../../contract/normalise-embed.ts';
 
 /** What is done to a classifier's logits before a client gets them. */
 export type ScoreActivation = 'none' | 'sigmoid';
@@ -15,6 +16,8 @@ export interface ServedVectors {
   readonly classes: { readonly labels: readonly string[]; readonly activation: ScoreActivation } | undefined;
   /** Token types that it knows. */
   readonly tokenTypes: number;
+  /** What its tokenizer fills texts up with; undefined: it doesn't. */
+  readonly padding: Padding | undefined;
   /** Tokens of one text. */
   readonly contextLength: number;
 }
@@ -32,6 +35,7 @@ export function servedVectors(
   config: ModelConfig,
   classifies: boolean,
   pooling: PoolingConfig | undefined,
+  tokenizerJson: string,
 ): ServedVectors {
   const { raw, hiddenSize } = config;
   const labels = classifies ? labelsOf(raw) : undefined;
@@ -40,8 +44,15 @@ export function servedVectors(
     normalised: !classifies && (pooling?.normalised ?? true),
     classes: labels && { labels, activation: activationOf(raw) },
     tokenTypes: isEncoder(config) ? sizeOf(raw, 'type_vocab_size', TOKEN_TYPES) : 1,
+    padding: paddingOf(tokenizerJson),
     contextLength: Math.min(contextOf(config), pooling?.maxLength ?? Number.POSITIVE_INFINITY),
   };
+}
+
+function paddingOf(tokenizerJson: string): Padding | undefined {
+  const { padding } = JSON.parse(tokenizerJson) as { padding?: { pad_id?: unknown; direction?: unknown } | null };
+  if (!padding || !Number.isSafeInteger(padding.pad_id)) return undefined;
+  return { id: padding.pad_id as number, side: padding.direction === 'Left' ? 'left' : 'right' };
 }
 
 function isEncoder({ modelType }: ModelConfig): boolean {
