@@ -5,6 +5,7 @@ import { AddNormed } from './add-normed.ts';
 import { AdjustLogits } from './adjust-logits.ts';
 import { attentionChoices } from './attention-choice.ts';
 import { compileAttention, compileMerge } from './attention-kernels.ts';
+import { CombineExperts } from './combine-experts.ts';
 import { compileEmbedding } from './embedding.ts';
 import { Gpu } from './gpu.ts';
 import { KvCopy } from './kv-copy.ts';
@@ -18,7 +19,10 @@ import { NormInput } from './norm-input.ts';
 import { QUANT_FORMATS } from './quant-format.ts';
 import { RmsNorm } from './rms-norm.ts';
 import { Rope } from './rope.ts';
+import { RouteRows } from './route-rows.ts';
 import { compileBest, compileBuckets, compileDraws } from './sampler-kernels.ts';
+import { SegmentEntries } from './segment-entries.ts';
+import { compileSegmented, segmentedChoice } from './segmented-kernel.ts';
 import { StepAdvance } from './step-advance.ts';
 import { isQuantFormat, type MatrixFormat } from './weight-format.ts';
 
@@ -97,11 +101,25 @@ test.skipIf(!webgpu)('every variant of a product compiles, of each path', async 
   expect(native.every((code) => !code.includes('fragmentMultiply'))).toBe(true);
 });
 
+/** The same device, as one whose threads run on a CPU. */
+function softwareOf(of: GPUDevice): GPUDevice {
+  const info = { vendor: 'google', architecture: 'swiftshader', device: '', description: '', isFallbackAdapter: true };
+  return new Proxy(of, {
+    get: (target, name) => (name === 'adapterInfo' ? info : Reflect.get(target, name, target)),
+  });
+}
+
 test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', async () => {
   const buffer = await gpu.storage('any', 1 << 16);
   // Whatever a kernel binds.
   const buffers = new Proxy({}, { get: () => buffer }) as never;
   for (const format of FORMATS) {
+    const part = { tiles: 8, columns: 1024, format };
+    // As GPUs have it, threads along K, and as SwiftShader.
+    const segmented = [segmentedChoice(device, part), segmentedChoice(softwareOf(device), part)];
+    for (const { single, grouped } of segmented) {
+      await Promise.all([single, grouped].map((variant) => compileSegmented(gpu, format, variant)));
+    }
     for (const of of ['tokens with norm', 'tokens', 'positions'] as const) await compileEmbedding(gpu, format, of);
   }
   for (const headSize of [64, 128]) {
@@ -134,6 +152,9 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
     AddNormed.create(gpu, { columns: 64, epsilon: 1e-5, scale: 1 }, buffers),
     LayerNorm.create(gpu, { columns: 64, epsilon: 1e-5, of: 'rows' }, buffers),
     KvCopy.create(gpu, 4096, buffers),
+    SegmentEntries.create(gpu, { segments: 128, entriesARow: 8, maxRows: 4 }, buffer),
+    RouteRows.create(gpu, { experts: 128, chosen: 8, normalised: true, stride: 128 }, buffers),
+    CombineExperts.create(gpu, { columns: 64, chosen: 8 }, { kind: 'store' }, buffers),
     StepAdvance.create(gpu, buffer),
   ]);
   const folder = new URL('../../shaders/', import.meta.url);

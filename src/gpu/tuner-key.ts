@@ -26,12 +26,18 @@ export interface TunerKey {
 export function tunerKey(device: TunedDevice, needs: KernelNeeds, precision: Precision, version: string): TunerKey {
   // Some implementations tell a driver.
   const info = device.adapterInfo as GPUAdapterInfo & { readonly driver?: string };
-  const { attention, embeddings, products, vocabulary, rows } = needs;
+  const { attention, embeddings, products, vocabulary, rows, experts } = needs;
   const slot = JSON.stringify({
     adapter: [info.vendor, info.architecture, info.device, info.description],
     precision,
     products: products.map(({ part, form, uses }) => `${productKey(part, form)} ${uses}`).sort(),
-    others: [attention, embeddings.map(({ format, of }) => `${of} ${format}`).sort(), vocabulary, [...rows].sort()],
+    others: [
+      attention,
+      embeddings.map(({ format, of }) => `${of} ${format}`).sort(),
+      vocabulary,
+      [...rows].sort(),
+      experts,
+    ],
   });
   const key = JSON.stringify({
     slot,
