@@ -17,9 +17,12 @@ describe.each([
 
   it('give each sample the ids it has alone, and hold no more than window, chunk and a block', async () => {
     const reached = nothingReached();
-    const runs = import.meta.env.SHOAL_LONG === '1' ? 2_000 : 20;
+    const long = import.meta.env.SHOAL_LONG === '1';
+    const runs = long ? 1_000 : 15;
     const property = fc.asyncProperty(anySchedule(), (schedule) => runSchedule(schedule, open, alone, reached));
     await fc.assert(property, { numRuns: runs, endOnFailure: true });
+    expect(reached.cachedTokens).toBeGreaterThan(0);
+    if (!long) return;
     expect(reached.cachedTokens).toBeGreaterThan(runs * 5);
     expect(reached.retractions).toBeGreaterThan(runs / 5);
     expect(reached.repeatedSteps).toBeGreaterThan(runs / 4);
