@@ -86,9 +86,15 @@ test('reads the keys of GPT-2 and of encoders, which have no KV', () => {
   );
   const { num_key_value_heads: _, tie_word_embeddings: __, ...sizes } = config;
   const bert = { ...sizes, architectures: ['BertModel'], model_type: 'bert' };
-  const read = estimateMemory({ bases: [], config: bert, tensors }, 'none', budget);
-  expect(read).toMatchObject({ kvBytes: 0 });
-  expect(read!.scratchBytes).toBeGreaterThan(1e6);
+  const read = (kvBytes: number) =>
+    estimateMemory({ bases: [], config: bert, tensors }, 'none', { ...budget, kvBytes })!;
+  expect(read(1e6).kvBytes).toBe(0);
+  // As many ids at once as the budget has room for, up to the longest text.
+  const most = read(1e12).scratchBytes;
+  expect(read(most).scratchBytes).toBe(most);
+  expect(read(most / 2).scratchBytes).toBeLessThan(0.6 * most);
+  expect(read(most / 2).scratchBytes).toBeGreaterThan(0.4 * most);
+  expect(read(0).scratchBytes).toBeGreaterThan(0);
 });
 
 test('tells nothing of what is not served, and no KV where there is no room for a block', () => {

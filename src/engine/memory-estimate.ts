@@ -13,9 +13,10 @@ import { findEncoder } from '../model/encoders.ts';
 import { expertsBytes } from '../model/experts.ts';
 import { ggmlQuantFormat, isGgmlQuantType } from '../model/ggml-quants.ts';
 import { blockBytes, type KvGroup, kvGroups, poolBlocks } from '../model/kv-layout.ts';
+import { encoderLimits, encoderScratchBytes } from '../model/load-encoder.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { EngineBudget } from './engine-budget.ts';
-import { MAX_ROWS } from './engine-defaults.ts';
+import { EMBED_ROWS, EMBED_SEQUENCES, MAX_ROWS } from './engine-defaults.ts';
 import type { MemoryEstimate } from './memory-facts.ts';
 
 const FLOATS: Readonly<Record<string, WeightFormat>> = { F32: 'f32', F16: 'f16', BF16: 'bf16' };
@@ -42,7 +43,7 @@ export function estimateMemory(
     const encoder = findEncoder(config)?.readConfig(config);
     const weights = (counts: readonly TensorCount[]) =>
       counts.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0);
-    if (encoder) return { weightBytes: weights(tensors), kvBytes: 0, scratchBytes: encoderBytes(encoder) };
+    if (encoder) return { weightBytes: weights(tensors), kvBytes: 0, scratchBytes: encoderBytes(encoder, budget) };
     const { config: decoder } = describeDecoder(config);
     return { weightBytes: weights(withoutTiedHead(tensors, decoder)), ...decoderBytes(decoder, budget) };
   } catch (error) {
@@ -57,9 +58,12 @@ function withoutTiedHead(tensors: readonly TensorCount[], { tiedHead, vocabSize,
   return tiedHead ? tensors.map((tensor) => (isHead(tensor) ? { ...tensor, count: 1 } : tensor)) : tensors;
 }
 
-/** Residual stream, norm's output, q, k and v, attention's output, and the inner one, of a step's rows. */
-function encoderBytes({ hiddenSize, intermediateSize }: EncoderConfig): number {
-  return FIXED_BYTES + 4 * MAX_ROWS * (6 * hiddenSize + intermediateSize);
+/** Activations of the ids that an embedder takes at once, within its budget; of a few where even these don't fit. */
+function encoderBytes(encoder: EncoderConfig, { kvBytes }: EngineBudget): number {
+  const least = encoderScratchBytes(encoder, 2 * BLOCK_TOKENS, EMBED_SEQUENCES);
+  const sizes = { maxRows: EMBED_ROWS, maxSequences: EMBED_SEQUENCES, scratchBytes: Math.max(kvBytes, least) };
+  const { maxRows, longest } = encoderLimits(encoder, sizes, Number.POSITIVE_INFINITY);
+  return FIXED_BYTES + encoderScratchBytes(encoder, Math.max(maxRows, longest), EMBED_SEQUENCES);
 }
 
 function decoderBytes(

@@ -83,9 +83,10 @@ function encoderBlocks(rows: number, sequences: number): number {
 /** What an encoder takes at a time within its scratch. Throws RangeError where not even one block of ids fits. */
 export function encoderLimits(
   config: EncoderConfig,
-  { maxRows, maxSequences, maxLength = config.contextLength, scratchBytes }: EncoderOptions,
+  sizes: Pick<EncoderOptions, 'maxRows' | 'maxSequences' | 'maxLength' | 'scratchBytes'>,
   bindingLimit: number,
 ): EmbedLimits {
+  const { maxRows, maxSequences, maxLength = config.contextLength, scratchBytes } = sizes;
   const contextLength = Math.min(config.contextLength, maxLength);
   const { hiddenSize, intermediateSize, vocabSize, tokenTypes } = config;
   const widest = 16 * Math.max(rowWords(3 * hiddenSize), rowWords(intermediateSize));

@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bytesSource } from '../checkpoint/byte-source.ts';
-import { parseModelConfig } from '../checkpoint/model-config.ts';
+import { type ModelConfig, parseModelConfig } from '../checkpoint/model-config.ts';
 import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { testDevice } from '../testing/device.ts';
 import golden from '../testing/golden/minilm/embeddings.json';
 import { readTestFile } from '../testing/read-file.ts';
 import type { EncoderRunner } from './encoder-runner.ts';
-import { loadEncoder } from './load-encoder.ts';
+import { encoderOf } from './encoders.ts';
+import { encoderScratchBytes, loadEncoder } from './load-encoder.ts';
 import { largestDifference } from './testing/golden-encoders.ts';
 
 // Fetched by `npm run model:minilm`; without it there is nothing to test.
@@ -15,15 +16,24 @@ const long = import.meta.env.SHOAL_LONG === '1' || import.meta.env.SHOAL_LONG ==
 
 describe.skipIf(weights === undefined || !long)('all-MiniLM-L6-v2', () => {
   let runner: EncoderRunner;
+  let model: ModelConfig;
   beforeAll(async () => {
     const config = new TextDecoder().decode(await readTestFile('models/minilm/config.json'));
     const checkpoint = await openSafetensors(bytesSource('model.safetensors', weights!));
-    runner = await loadEncoder(await testDevice(), checkpoint, parseModelConfig(config, 'config.json'), {
+    model = parseModelConfig(config, 'config.json');
+    runner = await loadEncoder(await testDevice(), checkpoint, model, {
       ...{ pooling: 'mean', normalised: true, maxLength: 256 },
       ...{ maxRows: 512, maxSequences: 16, scratchBytes: 1 << 26 },
     });
   }, 120_000);
   afterAll(() => runner?.destroy());
+
+  test('it takes the memory that is foretold', () => {
+    const config = encoderOf(model).readConfig(model);
+    const foretold = runner.weightBytes + encoderScratchBytes(config, 512, 16);
+    expect(runner.allocatedBytes / foretold).toBeCloseTo(1, 1);
+    expect(runner.weightBytes / weights!.byteLength).toBeCloseTo(1, 1);
+  });
 
   test('vectors are the reference, in one batch as alone', { timeout: 300_000 }, async () => {
     const together = await runner.embed(golden.cases);
