@@ -11,6 +11,7 @@ import { expectAccessible } from './harness/accessible.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { skipGateway, type TestGateway, testGateway } from './harness/gateway.ts';
 import { post, postJson } from './harness/openai.ts';
+import { Command, shoalScript, systemNode } from './harness/processes.ts';
 import { metric, startRelay, type TestRelay } from './harness/relay.ts';
 import { schedulerClient } from './harness/scheduler.ts';
 
@@ -78,6 +79,37 @@ describe('a tiny BERT', () => {
     });
     expect(await page.getByText('makes embeddings').count()).toBeGreaterThan(0);
     await expectAccessible(page, 'a node of embeddings');
+  });
+
+  test('the playground embeds texts, and shows how alike they are', async () => {
+    const playground = await browser.open(`${relay.webUrl}/#playground`);
+    await playground.getByLabel('One text a line').fill('the cat sat\nthe cat sat\na dog ran');
+    await playground.getByRole('button', { name: 'Embed' }).click();
+    const table = playground.getByRole('region', { name: 'Cosines' });
+    await table.waitFor({ timeout: 10_000 });
+    const cells = (await table.getByRole('cell').allTextContents()).map(Number);
+    expect([cells.length, cells[1], cells[8]]).toEqual([9, 1, 1]);
+    expect(cells[2]).toBeLessThan(1);
+    await expectAccessible(playground, 'a playground of embeddings');
+    await playground.close();
+  });
+
+  test('shoal embed prints a vector, and how alike texts are', async () => {
+    const shoal = async (...args: string[]) => {
+      const address = `127.0.0.1:${relay.grpc.port}`;
+      const command = new Command(systemNode(), [shoalScript, 'embed', ...args, '--relay', address]);
+      return { code: await command.exited, stdout: command.stdout, stderr: command.stderr };
+    };
+    const one = await shoal('the cat sat');
+    expect([one.code, one.stdout[0]!.split(' ').length]).toEqual([0, 48]);
+    const alike = await shoal('the cat sat', 'the cat sat', 'a dog ran');
+    const rows = alike.stdout.map((line) => line.split(' ').map(Number));
+    expect(rows.map((row) => row.length)).toEqual([3, 3, 3]);
+    expect([rows[0]![1], rows[2]![2]]).toEqual([1, 1]);
+    expect(rows[0]![2]).toBe(rows[2]![0]);
+    expect(rows[0]![2]).toBeLessThan(1);
+    const refused = await shoal('a', 'b', '--pairs');
+    expect([refused.code, refused.stderr.join(' ')]).toEqual([1, expect.stringContaining('is_cross_encoder')]);
   });
 
   test('a page that leaves with requests under way leaves them to the next', async () => {

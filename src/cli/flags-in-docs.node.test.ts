@@ -19,7 +19,7 @@ const OTHERS = new Set([
 const known = new Set<string>();
 let relayHelp = '';
 beforeAll(async () => {
-  for (const command of ['start', 'relay', 'node', 'generate', 'loads', 'gateway']) {
+  for (const command of ['start', 'relay', 'node', 'generate', 'embed', 'loads', 'gateway']) {
     let help = '';
     const write = (text: string) => {
       help += text;

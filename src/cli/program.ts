@@ -1,5 +1,6 @@
 import { Command, CommanderError, Option } from 'commander';
 import { gatewayCommandRun, nodeCommand, relayCommand, startCommand } from './commands.ts';
+import { type EmbedFlags, embed } from './embed.ts';
 import { CliError } from './errors.ts';
 import { generate } from './generate.ts';
 import { type GenerateFlags, withGenerateFlags } from './generate-flags.ts';
@@ -89,16 +90,17 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
     if (flags.prompt === undefined && flags.inputIds === undefined && flags.request === undefined) {
       command.error('error: one of --prompt, --input-ids and --request is needed.');
     }
-    const stop = new AbortController();
-    const onSignal = () => stop.abort();
-    const signals = ['SIGINT', 'SIGTERM'] as const;
-    for (const signal of signals) process.once(signal, onSignal);
-    try {
-      await generate(flags, output.write, stop.signal);
-    } finally {
-      for (const signal of signals) process.off(signal, onSignal);
-    }
+    await untilStopped((signal) => generate(flags, output.write, signal));
   });
+
+  withRelayAddress(
+    program
+      .command('embed')
+      .description('Embed texts: prints the vector of one, how alike several are, or what a classifier says of them.')
+      .argument('<texts...>', 'one or more, each in quotes')
+      .option('--pairs', 'score pairs of texts, one after the other, with a cross-encoder', false)
+      .option('--json', 'print the vectors as JSON', false),
+  ).action((texts: string[], flags: EmbedFlags) => untilStopped((signal) => embed(texts, flags, output.write, signal)));
 
   withRelayAddress(
     program
@@ -118,6 +120,19 @@ function buildProgram(version: string, output: Output, exit: (code: number) => v
   ).action(async (extra, flags) => exit(await gatewayCommandRun(flags, extra)));
 
   return program;
+}
+
+/** Runs what a Ctrl-C ends early. */
+async function untilStopped(run: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const stop = new AbortController();
+  const onSignal = () => stop.abort();
+  const signals = ['SIGINT', 'SIGTERM'] as const;
+  for (const signal of signals) process.once(signal, onSignal);
+  try {
+    await run(stop.signal);
+  } finally {
+    for (const signal of signals) process.off(signal, onSignal);
+  }
 }
 
 function withRelayFlags(command: Command): Command {

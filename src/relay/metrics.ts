@@ -190,7 +190,11 @@ export class Metrics {
     );
     perNode('sglang:weight_memory_usage_gb', 'GiB of weights on the GPU.', ({ load }) => gibOf(load?.weightBytes));
     perNode('sglang:kv_cache_memory_usage_gb', 'GiB of the KV pool.', ({ load }) => gibOf(load?.kvBytes));
-    perNode('sglang:gen_throughput', 'Output tokens per second.', ({ load }) => load?.genThroughput);
+    perNode(
+      'sglang:gen_throughput',
+      'Output tokens per second; where vectors are made, tokens read.',
+      ({ load }) => load?.genThroughput,
+    );
     perNode('sglang:cache_hit_rate', 'Part of prompts found in the prefix cache.', ({ load }) => load?.cacheHitRate);
     perNode('sglang:max_total_num_tokens', 'KV slots, in tokens.', ({ facts }) => facts.poolTokens);
     perNode(

@@ -17,7 +17,7 @@ interface Listing {
 
 /**
  * The files of a model's tokenizer and chat template for clients on the web port, who see no weights: what
- * GetTokenizer packs, file by file. `/tokenizer/manifest.json` tells `{contextLength, files: [{name, sha256, size}], name}`,
+ * GetTokenizer packs, file by file. `/tokenizer/manifest.json` tells `{contextLength, files: [{name, sha256, size}], name, task}`,
  * `/tokenizer/files/NAME` gives one.
  */
 export class TokenizerFiles {
@@ -54,7 +54,7 @@ export class TokenizerFiles {
   }
 
   private async read(): Promise<Listing> {
-    const { folder, name, contextLength } = this.model;
+    const { folder, name, contextLength, task } = this.model;
     const files: SentFile[] = [];
     for (const file of await tokenizerFileNames(folder)) {
       const path = join(folder, file);
@@ -62,7 +62,7 @@ export class TokenizerFiles {
       files.push({ name: file, path, size, sha256 });
     }
     const told = files.map((file) => ({ name: file.name, sha256: file.sha256, size: file.size }));
-    const json = JSON.stringify({ contextLength, files: told, name });
+    const json = JSON.stringify({ contextLength, files: told, name, task });
     return { files, json, tag: createHash('sha256').update(json).digest('hex') };
   }
 }

@@ -1554,7 +1554,7 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
   maxTokens?: number | undefined;
 
   /**
-   * Output tokens per second over the last window.
+   * Output tokens per second over the last window; of a model that makes vectors, tokens read.
    *
    * @generated from field: optional double gen_throughput = 5;
    */

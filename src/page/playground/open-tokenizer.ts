@@ -1,4 +1,5 @@
 import type { ChatTemplate } from '../../checkpoint/chat-template.ts';
+import type { ModelTask } from '../../checkpoint/model-task.ts';
 import type { TokenBytes } from '../../checkpoint/token-bytes.ts';
 import type { Tokenizer } from '../../checkpoint/tokenizer.ts';
 import type { Ask } from '../../node/relay-access.ts';
@@ -19,7 +20,16 @@ export interface PlaygroundModel {
   readonly advised: Partial<Fields>;
 }
 
+/** One that makes vectors or classifies: the relay tokenises its texts. */
+export interface VectorModel {
+  readonly name: string;
+  readonly task: Exclude<ModelTask, 'generate'>;
+  /** In tokens of one text. */
+  readonly contextLength: number;
+}
+
 interface Listing {
+  readonly task: ModelTask;
   readonly name: string;
   readonly contextLength: number;
   readonly files: readonly { readonly name: string }[];
@@ -29,7 +39,7 @@ interface Listing {
  * Gets the tokenizer and chat template from the relay (docs/relay-protocol.md), and the code that reads them. Rejects
  * with ConnectError where the relay doesn't let this page in, CheckpointError where a file can't be read, else Error.
  */
-export async function openTokenizer(relayUrl: string, ask: Ask): Promise<PlaygroundModel> {
+export async function openTokenizer(relayUrl: string, ask: Ask): Promise<PlaygroundModel | VectorModel> {
   const signal = AbortSignal.timeout(BOUND_MS);
   const get = async (path: string) => {
     const response = await ask(`${relayUrl}/tokenizer/${path}`, { signal });
@@ -37,7 +47,8 @@ export async function openTokenizer(relayUrl: string, ask: Ask): Promise<Playgro
     return response.text();
   };
   // One after the other: on plain http all of an origin's tabs share six connections.
-  const { name, contextLength, files } = JSON.parse(await get('manifest.json')) as Listing;
+  const { name, contextLength, files, task } = JSON.parse(await get('manifest.json')) as Listing;
+  if (task !== 'generate') return { name, task, contextLength };
   const file = async (wanted: string) =>
     files.some((one) => one.name === wanted) ? await get(`files/${wanted}`) : undefined;
   const config = (await file('tokenizer_config.json')) ?? '{}';

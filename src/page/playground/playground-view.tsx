@@ -5,6 +5,7 @@ import { SignIn } from '../sign-in.tsx';
 import { signOut, viewerToken } from '../viewer-access.ts';
 import { Answer, asTokens } from './answer.tsx';
 import { Composer } from './composer.tsx';
+import { EmbedCard } from './embed-card.tsx';
 import type { PlaygroundModel } from './open-tokenizer.ts';
 import { type Mode, mode, modelState, newChat, openModel, run, takeBack, turns } from './playground.ts';
 import { SettingsCard } from './settings-card.tsx';
@@ -39,7 +40,7 @@ export function PlaygroundView() {
 
 function Subtitle() {
   const { value } = modelState;
-  if (value.name !== 'open') return null;
+  if (value.name !== 'open' && value.name !== 'vectors') return null;
   const { name, contextLength } = value.model;
   return (
     <p>
@@ -76,6 +77,8 @@ function Content() {
           </button>
         </div>
       );
+    case 'vectors':
+      return <EmbedCard model={value.model} />;
     case 'open':
       return <Opened model={value.model} />;
   }

@@ -7,11 +7,13 @@ import type { RelayAccess } from '../../node/relay-access.ts';
 import { viewerAccess, viewerToken } from '../viewer-access.ts';
 import { Completion } from './completion.ts';
 import { DEFAULT_FIELDS, FieldError, type Fields, requestOf } from './fields.ts';
-import { openTokenizer, type PlaygroundModel } from './open-tokenizer.ts';
+import { openTokenizer, type PlaygroundModel, type VectorModel } from './open-tokenizer.ts';
 
 export type ModelState =
   | { readonly name: 'loading' }
   | { readonly name: 'open'; readonly model: PlaygroundModel }
+  /** It generates nothing. */
+  | { readonly name: 'vectors'; readonly model: VectorModel }
   /** `token`: whether one was given. */
   | { readonly name: 'refused'; readonly why: string; readonly token: boolean }
   | { readonly name: 'failed'; readonly why: string };
@@ -57,7 +59,8 @@ export async function openModel(): Promise<void> {
   modelState.value = { name: 'loading' };
   let next: ModelState;
   try {
-    next = { name: 'open', model: await openTokenizer(location.origin, access.ask) };
+    const model = await openTokenizer(location.origin, access.ask);
+    next = 'task' in model ? { name: 'vectors', model } : { name: 'open', model };
   } catch (error) {
     next = refusal(error) ?? { name: 'failed', why: (error as Error).message };
   }

@@ -1,0 +1,51 @@
+import { ConnectError, createClient } from '@connectrpc/connect';
+import { createGrpcWebTransport } from '@connectrpc/connect-web';
+import { signal } from '@preact/signals';
+import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
+import { viewerAccess } from '../viewer-access.ts';
+
+const BOUND_MS = 120_000;
+
+/** A text, or two, a line each. */
+export const lines = signal('The cat sat on the mat.\nA dog ran over the lawn.');
+export const asking = signal(false);
+export const problem = signal<string | undefined>(undefined);
+
+/** What the model makes of texts. */
+export interface Embedded {
+  readonly texts: readonly string[];
+  /** A vector each; of a classifier its scores. */
+  readonly vectors: readonly (readonly number[])[];
+  readonly promptTokens: number;
+}
+
+export const embedded = signal<Embedded | undefined>(undefined);
+
+/** Asks the relay for the vectors of the lines that are there. */
+export async function embedLines(): Promise<void> {
+  const texts = lines.value
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line !== '');
+  if (asking.value || texts.length === 0) return;
+  asking.value = true;
+  problem.value = undefined;
+  try {
+    const fetch = viewerAccess().ask;
+    const transport = createGrpcWebTransport({ baseUrl: location.origin, fetch });
+    const { response } = await createClient(SglangScheduler, transport).embed({ texts }, { timeoutMs: BOUND_MS });
+    if (response.case !== 'complete') throw new Error('The relay answered without a result.');
+    const { embedding, batchEmbeddings, promptTokens } = response.value;
+    const vectors = batchEmbeddings.length > 0 ? batchEmbeddings.map(({ values }) => values) : [embedding];
+    embedded.value = { texts, vectors, promptTokens };
+  } catch (error) {
+    problem.value = ConnectError.from(error).rawMessage;
+  } finally {
+    asking.value = false;
+  }
+}
+
+export function cosine(a: readonly number[], b: readonly number[]): number {
+  const lengths = Math.hypot(...a) * Math.hypot(...b);
+  return lengths === 0 ? 0 : a.reduce((sum, value, at) => sum + value * b[at]!, 0) / lengths;
+}
