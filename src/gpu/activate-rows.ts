@@ -37,16 +37,21 @@ export class ActivateRows {
     this.#columns = columns;
   }
 
+  /** Compiled once for all shapes. */
+  static compile(gpu: Gpu): Promise<Kernel> {
+    return Kernel.compile(gpu, {
+      name: 'activate-rows',
+      code: [activationCode, code],
+      bindings: ['uniform', 'read', 'read', 'read', 'write'],
+    });
+  }
+
   static async create(
     gpu: Gpu,
     { columns, activation, gated }: ActivateRowsShape,
     { step, input, bias, output }: ActivateRowsBuffers,
   ): Promise<ActivateRows> {
-    const kernel = await Kernel.compile(gpu, {
-      name: 'activate-rows',
-      code: [activationCode, code],
-      bindings: ['uniform', 'read', 'read', 'read', 'write'],
-    });
+    const kernel = await ActivateRows.compile(gpu);
     const group = await kernel.bind(
       [
         ...[columns, 4 * rowWords(gated ? 2 * columns : columns), 4 * rowWords(columns)],

@@ -33,14 +33,19 @@ export class AddNormed {
     this.#group = group;
   }
 
-  static async create(gpu: Gpu, shape: AddNormedShape, buffers: AddNormedBuffers): Promise<AddNormed> {
-    const { columns, epsilon, scale } = shape;
-    const { step, branch, weight, hidden, next } = buffers;
-    const kernel = await Kernel.compile(gpu, {
+  /** Compiled once for all shapes. */
+  static compile(gpu: Gpu): Promise<Kernel> {
+    return Kernel.compile(gpu, {
       name: 'add-normed',
       code: [code],
       bindings: ['uniform', 'read', 'read', 'read', 'write', 'read', 'write', 'write'],
     });
+  }
+
+  static async create(gpu: Gpu, shape: AddNormedShape, buffers: AddNormedBuffers): Promise<AddNormed> {
+    const { columns, epsilon, scale } = shape;
+    const { step, branch, weight, hidden, next } = buffers;
+    const kernel = await AddNormed.compile(gpu);
     const unused = await gpu.placeholder();
     const group = await kernel.bind(
       [

@@ -8,6 +8,7 @@ import { DeviceWatch } from './device-watch.ts';
 import { KernelTrial } from './kernel-trial.ts';
 import { KvPool } from './kv-pool.reference.ts';
 import type { SequenceEntry } from './pack-step.ts';
+import { FIRST_TABLE_WORD } from './step-layout.ts';
 import { bits, KernelBench, largestError } from './testing/kernel-bench.ts';
 import { Random } from './testing/random.ts';
 
@@ -32,8 +33,10 @@ async function attend(
   pool: KvPool,
   splitItems = 1024,
   choice?: AttentionChoice,
+  windows?: readonly (number | undefined)[],
 ) {
-  const { buffer: step, packed } = await bench.step(sequences, [], splitItems);
+  const extras = windows && { copies: [], repeat: 1, windows };
+  const { buffer: step, packed } = await bench.step(sequences, [], splitItems, extras);
   const output = await bench.zeros(query.length);
   const buffers = {
     step,
@@ -76,12 +79,14 @@ describe.each([
   [8, 1, 128],
   [14, 2, 20],
 ])('%i heads on %i of %i', (heads, kvHeads, headSize) => {
-  test.each([
+  test.each<[string, Partial<AttentionShape>]>([
     ['causal', {}],
     ['a window of 33', { window: 33 }],
     ['bidirectional', { bidirectional: true }],
     // Kernels of their own: the short tier has them once.
-    ...(long || heads === 14 ? [['scores of another scale, capped', { scale: 0.3, cap: 5 }] as const] : []),
+    ...(long || heads === 14
+      ? [['scores of another scale, capped', { scale: 0.3, cap: 5 }] satisfies [string, object]]
+      : []),
   ])('%s: a ragged batch', async (_, more) => {
     const shape: AttentionShape = { heads, kvHeads, headSize, kvFormat: 'f32', ...more };
     const random = new Random(heads * headSize);
@@ -119,38 +124,67 @@ describe.each([
   });
 });
 
-test('whole and split forms, and any chunking, give the same bits', async () => {
-  const shape: AttentionShape = { heads: 4, kvHeads: 2, headSize: 20, kvFormat: 'f32' };
-  const random = new Random(77);
-  const pool = randomPool(random, shape);
-  const blockTable = random.permutation(BLOCKS);
-  const rows = 300;
-  const rowSize = shape.heads * shape.headSize;
-  const query = random.normals(rows * rowSize, 2);
-  const all = bits(
-    (await attend(shape, [{ slot: 0, tokens: new Uint32Array(rows), startPosition: 0, blockTable }], query, pool))
-      .output,
-  );
-  for (const [from, to] of [
-    [0, 63],
-    [63, 64],
-    [64, 65],
-    [65, 130],
-    [126, 129],
-    [190, 194],
-    [255, 256],
-    [256, 300],
-    [299, 300],
-  ] as const) {
-    const chunk = [{ slot: 0, tokens: new Uint32Array(to - from), startPosition: from, blockTable }];
-    const some = query.slice(from * rowSize, to * rowSize);
-    for (const splitItems of [0, 1024]) {
-      const { output, work } = await attend(shape, chunk, some, pool, splitItems);
-      expect(work.splitRows).toBe(splitItems > 0 && to - from <= 4 && to > 64 ? to - from : 0);
-      expect(bits(output)).toEqual(all.slice(from * rowSize, to * rowSize));
+/** Two groups' windows: those of the layers that see most, which the list of parts is made by, and this layer's. */
+const WINDOWS = [
+  [undefined, undefined],
+  [undefined, 70],
+  [150, 70],
+  [70, 70],
+  [undefined, 3],
+] as const;
+
+test.each(WINDOWS)(
+  'parts by a window of %s: layers with one of %s have the bits of whole rows',
+  async (most, window) => {
+    const shape: AttentionShape = {
+      heads: 4,
+      kvHeads: 2,
+      headSize: 20,
+      kvFormat: 'f32',
+      ...(window ? { window } : {}),
+    };
+    const random = new Random(77);
+    const pool = randomPool(random, shape);
+    const blockTable = random.permutation(BLOCKS);
+    // Of the first group: this layer goes by that of the second.
+    const wrong = random.permutation(BLOCKS);
+    const ofSecond = { ...shape, tableWord: FIRST_TABLE_WORD + 1 };
+    const rows = 300;
+    const rowSize = shape.heads * shape.headSize;
+    const query = random.normals(rows * rowSize, 2);
+    const all = bits(
+      (await attend(shape, [{ slot: 0, tokens: new Uint32Array(rows), startPosition: 0, blockTable }], query, pool))
+        .output,
+    );
+    for (const [from, to] of [
+      [0, 63],
+      [63, 64],
+      [64, 65],
+      [65, 130],
+      [126, 129],
+      [190, 194],
+      [255, 256],
+      [256, 300],
+      [299, 300],
+    ] as const) {
+      const tables = { blockTable: wrong, moreTables: [blockTable] };
+      const chunk = [{ slot: 0, tokens: new Uint32Array(to - from), startPosition: from, ...tables }];
+      const some = query.slice(from * rowSize, to * rowSize);
+      for (const splitItems of [0, 1024]) {
+        const windows = [most, window];
+        const { output, work } = await attend(ofSecond, chunk, some, pool, splitItems, undefined, windows);
+        const firstSplit = most === undefined ? 0 : Math.floor(Math.max(0, from + 1 - most) / 64);
+        const splits = Math.ceil(to / 64) - firstSplit;
+        expect(work.splitRows).toBe(splitItems > 0 && to - from <= 4 && splits > 1 ? to - from : 0);
+        expect(bits(output)).toEqual(all.slice(from * rowSize, to * rowSize));
+        if (splitItems > 0 && work.splitRows > 0) {
+          const tiles = await attend(ofSecond, chunk, some, pool, splitItems, TILES, windows);
+          expect(bits(tiles.output)).toEqual(bits(output));
+        }
+      }
     }
-  }
-});
+  },
+);
 
 test('rows that the scratch has no room for take the whole form', async () => {
   const shape: AttentionShape = { heads: 2, kvHeads: 1, headSize: 8, kvFormat: 'f32' };

@@ -33,12 +33,17 @@ export class NormInput {
     this.#lanes = lanes;
   }
 
-  static async create(gpu: Gpu, columns: number, buffers: NormInputBuffers): Promise<NormInput> {
-    const kernel = await Kernel.compile(gpu, {
+  /** Compiled once for all shapes. */
+  static compile(gpu: Gpu): Promise<Kernel> {
+    return Kernel.compile(gpu, {
       name: 'norm-input',
       code: [code],
       bindings: ['uniform', 'read', 'read', 'read', 'write', 'write'],
     });
+  }
+
+  static async create(gpu: Gpu, columns: number, buffers: NormInputBuffers): Promise<NormInput> {
+    const kernel = await NormInput.compile(gpu);
     const lanes = 4 * squaresWords(columns);
     const group = await kernel.bind(
       [columns, 4 * rowWords(columns), lanes],

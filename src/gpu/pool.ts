@@ -30,12 +30,17 @@ export class Pool {
     this.#words = words;
   }
 
-  static async create(gpu: Gpu, columns: number, kind: PoolKind, { step, input, output }: PoolBuffers): Promise<Pool> {
-    const kernel = await Kernel.compile(gpu, {
+  /** Compiled once for all shapes. */
+  static compile(gpu: Gpu): Promise<Kernel> {
+    return Kernel.compile(gpu, {
       name: 'pool',
       code: [stepCode, code],
       bindings: ['uniform', 'read', 'read', 'write'],
     });
+  }
+
+  static async create(gpu: Gpu, columns: number, kind: PoolKind, { step, input, output }: PoolBuffers): Promise<Pool> {
+    const kernel = await Pool.compile(gpu);
     const words = rowWords(columns);
     return new Pool(kernel, await kernel.bind([words, KINDS.indexOf(kind)], [step, input, output]), words);
   }

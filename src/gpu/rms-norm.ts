@@ -32,12 +32,17 @@ export class RmsNorm {
     this.#group = group;
   }
 
-  static async create(gpu: Gpu, shape: RmsNormShape, buffers: RmsNormBuffers): Promise<RmsNorm> {
-    const kernel = await Kernel.compile(gpu, {
+  /** Compiled once for all shapes. */
+  static compile(gpu: Gpu): Promise<Kernel> {
+    return Kernel.compile(gpu, {
       name: 'rms-norm',
       code: [stepCode, code],
       bindings: ['uniform', 'read', 'read', 'read', 'write'],
     });
+  }
+
+  static async create(gpu: Gpu, shape: RmsNormShape, buffers: RmsNormBuffers): Promise<RmsNorm> {
+    const kernel = await RmsNorm.compile(gpu);
     const gather = shape.of === 'logits';
     const count = gather ? STEP_HEADER.logits : STEP_HEADER.rows;
     const group = await kernel.bind(

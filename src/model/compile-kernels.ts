@@ -1,5 +1,6 @@
 import { AdjustLogits } from '../gpu/adjust-logits.ts';
 import { Attention } from '../gpu/attention.ts';
+import { compileRowKernels } from '../gpu/compile-row-kernels.ts';
 import { Embedding } from '../gpu/embedding.ts';
 import { EncoderEmbedding } from '../gpu/encoder-embedding.ts';
 import type { Gpu } from '../gpu/gpu.ts';
@@ -13,7 +14,7 @@ import { SegmentedLinear } from '../gpu/segmented-linear.ts';
  * weights are. What asks for them later finds them, or compiles what turned out otherwise.
  */
 export async function compileKernels(gpu: Gpu, needs: KernelNeeds): Promise<void> {
-  const { products, attention, embeddings, vocabulary, experts } = needs;
+  const { products, attention, embeddings, vocabulary, experts, rows } = needs;
   await Promise.all([
     ...(experts?.parts ?? []).map((part) => SegmentedLinear.compile(gpu, part)),
     ...products.map(({ part, form, mostColumns }) => Linear.compile(gpu, part, form, mostColumns)),
@@ -22,5 +23,6 @@ export async function compileKernels(gpu: Gpu, needs: KernelNeeds): Promise<void
     ...embeddings.map(({ format, of }) =>
       of === 'encoder rows' ? EncoderEmbedding.compile(gpu, format) : Embedding.compile(gpu, format, of),
     ),
+    compileRowKernels(gpu, rows, attention),
   ]);
 }

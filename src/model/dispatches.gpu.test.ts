@@ -6,6 +6,7 @@ import { describeDecoder } from './describe-decoder.ts';
 import { loadDecoder } from './load-decoder.ts';
 import { convertCheckpoint } from './testing/convert-checkpoint.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
+import { goldenDecoder } from './testing/golden-decoder.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
 import { tinyModel } from './testing/tiny-model.ts';
 
@@ -48,12 +49,16 @@ async function decodeDispatches(checkpoint: Checkpoint, config: ModelConfig): Pr
     ...{ kvBlocks: 16, maxRows: 32, maxSequences: 2 },
   });
   const blockTable = blocksFor(200);
+  const moreTables = runner.limits.kvGroups.slice(1).map(() => blockTable);
   const tokens = Array.from({ length: 32 }, (_, i) => i + 3);
-  await runner.step({ sequences: [{ slot: 0, tokens, startPosition: 0, blockTable }], logits: [logitsRow(31, 0)] });
+  await runner.step({
+    sequences: [{ slot: 0, tokens, startPosition: 0, blockTable, moreTables }],
+    logits: [logitsRow(31, 0)],
+  });
   const dispatches = vi.spyOn(GPUComputePassEncoder.prototype, 'dispatchWorkgroups');
   try {
     await runner.step({
-      sequences: [{ slot: 0, tokens: 'slot', startPosition: 32, blockTable }],
+      sequences: [{ slot: 0, tokens: 'slot', startPosition: 32, blockTable, moreTables }],
       logits: [logitsRow(0, 0)],
     });
     return dispatches.mock.calls.length;
@@ -86,4 +91,23 @@ test.each([
   expect(dense).toBeLessThanOrEqual(5 * layers + 6);
   const mixed = await convertCheckpoint(checkpoint, 'bf16', (name) => other.test(name));
   expect(await decodeDispatches(mixed, config)).toBe(dense + more * layers);
+});
+
+// The same table's other families: beside Llama's five dispatches of a layer, and those before the layers.
+test.each([
+  ['granite', 0, 0],
+  ['smollm3', 0, 0],
+  ['qwen2', 1, 0],
+  ['qwen3', 1, 0],
+  ['phi3', 1, 0],
+  ['gemma2', 2, 0],
+  ['gemma3', 3, 0],
+  ['olmo2', 3, 0],
+  ['gpt2', 4, 1],
+])('%s: a layer takes %i more, and what is before them %i', async (name, more, before) => {
+  const { checkpoint, config } = await goldenDecoder(name);
+  const { layers } = describeDecoder(config).config;
+  const llama = tinyModel(3, { layers: 1, tiedHead: true });
+  const others = (await decodeDispatches(llama.checkpoint, llama.config)) - 5;
+  expect(await decodeDispatches(checkpoint, config)).toBe((5 + more) * layers.length + before + others);
 });
