@@ -2,7 +2,7 @@ import type { Architecture } from '../architecture.ts';
 import type { AttentionConfig } from '../decoder-config.ts';
 import { ConfigKeys } from './config-keys.ts';
 import { decoderOf, layersOf } from './decoder-of.ts';
-import { llamaNames } from './llama-names.ts';
+import { llamaNames, ROTARY_BUFFERS } from './llama-names.ts';
 import { capOf, readHeads, readLayerCount, readWindowedLayers, windowOf } from './read-layers.ts';
 import { readLayerRopes } from './read-rope.ts';
 
@@ -13,6 +13,7 @@ const GLOBAL_ROPE = 1;
 export const GEMMA3: Architecture = {
   names: ['Gemma3ForCausalLM'],
   prefix: 'model.',
+  buffers: ROTARY_BUFFERS,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys, { kvHeads: 4, headSize: 256 });

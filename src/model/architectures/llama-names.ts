@@ -1,6 +1,9 @@
 import type { DecoderNames, FeedForwardNames, LayerNames, ProductName } from '../architecture.ts';
 import type { DecoderConfig, DecoderLayerConfig } from '../decoder-config.ts';
 
+/** Early files hold rotary frequencies too, which follow from the config. */
+export const ROTARY_BUFFERS = /^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$/;
+
 /** `name`.weight, with `name`.bias where there is one. */
 export function productName(name: string, bias: boolean): ProductName {
   return { weight: { tensor: `${name}.weight` }, ...(bias ? { bias: { tensor: `${name}.bias` } } : {}) };

@@ -1,7 +1,7 @@
 import type { Architecture } from '../architecture.ts';
 import { ConfigKeys } from './config-keys.ts';
 import { decoderOf, layersOf } from './decoder-of.ts';
-import { llamaNames } from './llama-names.ts';
+import { llamaNames, ROTARY_BUFFERS } from './llama-names.ts';
 import { readGated, readHeads, readLayerCount } from './read-layers.ts';
 import { readRope } from './read-rope.ts';
 
@@ -9,7 +9,7 @@ import { readRope } from './read-rope.ts';
 export const LLAMA: Architecture = {
   names: ['LlamaForCausalLM'],
   prefix: 'model.',
-  buffers: /^model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq$/,
+  buffers: ROTARY_BUFFERS,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys);

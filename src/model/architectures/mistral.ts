@@ -1,7 +1,7 @@
 import type { Architecture } from '../architecture.ts';
 import { ConfigKeys } from './config-keys.ts';
 import { decoderOf, layersOf } from './decoder-of.ts';
-import { llamaNames } from './llama-names.ts';
+import { llamaNames, ROTARY_BUFFERS } from './llama-names.ts';
 import { readGated, readHeads, readLayerCount, windowOf } from './read-layers.ts';
 import { readRope } from './read-rope.ts';
 
@@ -9,6 +9,7 @@ import { readRope } from './read-rope.ts';
 export const MISTRAL: Architecture = {
   names: ['MistralForCausalLM'],
   prefix: 'model.',
+  buffers: ROTARY_BUFFERS,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys, { kvHeads: 8 });

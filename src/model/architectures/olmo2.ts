@@ -2,7 +2,7 @@ import type { Architecture } from '../architecture.ts';
 import type { AttentionConfig } from '../decoder-config.ts';
 import { ConfigKeys } from './config-keys.ts';
 import { decoderOf, layersOf } from './decoder-of.ts';
-import { llamaNames } from './llama-names.ts';
+import { llamaNames, ROTARY_BUFFERS } from './llama-names.ts';
 import { readGated, readHeads, readLayerCount } from './read-layers.ts';
 import { readRope } from './read-rope.ts';
 
@@ -10,6 +10,7 @@ import { readRope } from './read-rope.ts';
 export const OLMO2: Architecture = {
   names: ['Olmo2ForCausalLM'],
   prefix: 'model.',
+  buffers: ROTARY_BUFFERS,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys);

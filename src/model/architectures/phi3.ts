@@ -1,7 +1,7 @@
 import type { Architecture, ProductName } from '../architecture.ts';
 import { ConfigKeys } from './config-keys.ts';
 import { decoderOf, layersOf } from './decoder-of.ts';
-import { llamaNames, productName } from './llama-names.ts';
+import { llamaNames, productName, ROTARY_BUFFERS } from './llama-names.ts';
 import { readGated, readHeads, readLayerCount, windowOf } from './read-layers.ts';
 import { readRope } from './read-rope.ts';
 
@@ -9,6 +9,7 @@ import { readRope } from './read-rope.ts';
 export const PHI3: Architecture = {
   names: ['Phi3ForCausalLM'],
   prefix: 'model.',
+  buffers: ROTARY_BUFFERS,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys);

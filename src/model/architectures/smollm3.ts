@@ -1,7 +1,7 @@
 import type { Architecture } from '../architecture.ts';
 import { ConfigKeys } from './config-keys.ts';
 import { decoderOf, layersOf } from './decoder-of.ts';
-import { llamaNames } from './llama-names.ts';
+import { llamaNames, ROTARY_BUFFERS } from './llama-names.ts';
 import { readGated, readHeads, readLayerCount, readWindowedLayers, windowOf } from './read-layers.ts';
 import { readRope } from './read-rope.ts';
 
@@ -11,6 +11,7 @@ const isSwitch = (value: unknown): value is 0 | 1 => value === 0 || value === 1;
 export const SMOLLM3: Architecture = {
   names: ['SmolLM3ForCausalLM'],
   prefix: 'model.',
+  buffers: ROTARY_BUFFERS,
   readConfig(config) {
     const keys = new ConfigKeys(config);
     const heads = readHeads(keys, { kvHeads: 4 });
