@@ -15,11 +15,13 @@ test('each kernel of a mixture passes on this adapter, once a shape', async () =
   const trials = expertTrials({
     routes: [{ experts: 8, chosen: 2 }],
     parts: [part, { ...part, columns: 96 }, { ...part, format: 'q8-32-f16' }],
+    wider: [{ ...part, format: 'q8-32-f32' }],
   });
   expect(trials.map(({ name }) => name)).toEqual([
     'segmented-linear f32 4x64',
     'segmented-linear f32 4x96',
     'segmented-linear q8-32-f16 4x64',
+    'segmented-linear q8-32-f32 4x64',
     'route-rows 2 of 8',
     'combine-experts',
   ]);

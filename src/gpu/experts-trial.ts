@@ -21,9 +21,9 @@ const TOLERANCE = 1e-4;
 const EPSILON = 1e-5;
 
 /** How the kernels of mixtures are tried, by name. */
-export function expertTrials({ routes, parts }: ExpertsNeed) {
+export function expertTrials({ routes, parts, wider }: ExpertsNeed) {
   return [
-    ...parts.map((part) => ({
+    ...[...parts, ...wider].map((part) => ({
       name: `segmented-linear ${part.format} ${part.tiles}x${part.columns}`,
       run: (trial: KernelTrial) => trySegmented(trial, part.format, segmentedChoice(trial.gpu.device, part)),
     })),

@@ -33,6 +33,8 @@ export interface ExpertsNeed {
   readonly routes: readonly { readonly experts: number; readonly chosen: number }[];
   /** Of the experts' matrices. */
   readonly parts: readonly LinearPartShape[];
+  /** What these are where scales turn out not to be halves. */
+  readonly wider: readonly LinearPartShape[];
 }
 
 /** Of a part of an embedding matrix. */

@@ -48,3 +48,24 @@ test.skipIf(!webgpu).each<[string, TinyShape, { quantisation?: Quantisation; bin
   if (options.bindingLimit === undefined) expect(uses).toBe(whole);
   else expect(uses).toBeGreaterThan(whole);
 });
+
+test('foresees what mixtures of experts ask for: routes, parts by format and size, and what these are with wider scales', () => {
+  const shape = { ...WIDE, layers: 4, experts: 6 };
+  const { checkpoint, config } = tinyModel(3, shape);
+  const needs = (quantisation?: Quantisation, bindingLimit = 1 << 27) =>
+    decoderKernels(checkpoint, config, { quantisation, bindingLimit });
+  // Gate and up of an expert are two tiles in pairs, down one.
+  const parts = (format: string, tiles: readonly number[]) => [
+    ...tiles.map((count) => ({ tiles: 2 * count, columns: 32, format })),
+    ...tiles.map((count) => ({ tiles: count, columns: 64, format })),
+  ];
+  const routes = [{ experts: 6, chosen: 2 }];
+  expect(needs().experts).toEqual({ routes, parts: parts('f32', [6]), wider: [] });
+  expect(needs('q8').experts).toEqual({ routes, parts: parts('q8-32-f16', [6]), wider: parts('q8-32-f32', [6]) });
+  // Four experts a part, and the other two.
+  expect(needs(undefined, 4 * LIMIT).experts).toEqual({ routes, parts: parts('f32', [4, 2]), wider: [] });
+  // The router is never quantised.
+  const router = { part: { tiles: 1, columns: 32, format: 'f32' }, form: { finish: 'store', normed: true }, uses: 2 };
+  expect(needs('q8').products).toContainEqual(router);
+  expect(needs().rows).toContain('rope head norm');
+});
