@@ -4,8 +4,9 @@
 // their rows' places: of these all rows are taken, while of output only those are touched that have an adapter.
 //
 //   step     metadata; rows = step[0]
-//   shrunk   [rows, splits, modules * maxRank] f32 of low-rank-shrink.wgsl; its splits are added in order
-//   b        [slots, maxRank, words] vec4: of column j four outputs; each module's begin at a word, zero past its last
+//   shrunk   [rows, splits, modules * maxRankWords] vec4 of low-rank-shrink.wgsl; its splits are added in order
+//   b        [slots, 4 maxRankWords, words] vec4: of column j four outputs; each module's begin at a word, zero past its
+//            last, and of columns that an adapter hasn't
 //   counts   [slots, modules] u32: columns of a module's B that its adapter has
 //   output   [rows, stride] f32; modules one behind the other, at[m] the outputs of those before m
 //   tiles    [rows, tilesStride] f32, where half isn't 0: row o and row o + half of each 2 half belong together as
@@ -16,7 +17,7 @@
 // At most three modules. Prepend step.wgsl.
 struct Params {
   words: u32,
-  maxRank: u32,
+  maxRankWords: u32,
   modules: u32,
   splits: u32,
   stride: u32,
@@ -36,7 +37,7 @@ struct Params {
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
-@group(0) @binding(2) var<storage, read> shrunk: array<f32>;
+@group(0) @binding(2) var<storage, read> shrunk: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> b: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> counts: array<u32>;
 @group(0) @binding(5) var<storage, read> tiles: array<f32>;
@@ -95,29 +96,44 @@ fn main(
   if (count == 0u && params.half == 0u) {
     return;
   }
-  let ranks = params.modules * params.maxRank;
-  let shrunkAt = row * params.splits * ranks + matrix * params.maxRank;
+  let ranks = params.modules * params.maxRankWords;
+  let shrunkAt = row * params.splits * ranks + matrix * params.maxRankWords;
   var sums = vec4<f32>();
-  for (var j = 0u; j < count; j++) {
+  var bAt = (adapter - 1u) * params.maxRankWords * 4u * params.words + index % params.words;
+  for (var j = 0u; j * 4u < count; j++) {
     var x = shrunk[shrunkAt + j];
     for (var split = 1u; split < params.splits; split++) {
       x += shrunk[shrunkAt + split * ranks + j];
     }
-    sums = fma(b[((adapter - 1u) * params.maxRank + j) * params.words + index % params.words], vec4<f32>(x), sums);
+    sums = fma(b[bAt], vec4<f32>(x.x), sums);
+    sums = fma(b[bAt + params.words], vec4<f32>(x.y), sums);
+    sums = fma(b[bAt + 2u * params.words], vec4<f32>(x.z), sums);
+    sums = fma(b[bAt + 3u * params.words], vec4<f32>(x.w), sums);
+    bAt += 4u * params.words;
+  }
+  let first = at + word * 4u;
+  let to = row * params.stride + first;
+  // Where pairs lie by fours, four outputs from a word on are 8 places apart.
+  let whole = params.half % 4u == 0u && first % 4u == 0u;
+  var place = 0u;
+  if (params.half != 0u) {
+    place = row * params.tilesStride + placeOf(first, firstPair, firstPlace);
   }
   for (var i = 0u; i < min(4u, outputs - word * 4u); i++) {
-    let o = at + word * 4u + i;
-    let to = row * params.stride + o;
     var x: f32;
     if (params.half == 0u) {
-      x = output[to];
+      x = output[to + i];
     } else {
-      x = tiles[row * params.tilesStride + placeOf(o, firstPair, firstPlace)];
+      if (!whole) {
+        place = row * params.tilesStride + placeOf(first + i, firstPair, firstPlace);
+      }
+      x = tiles[place];
+      place += 8u;
     }
     // Not + 0: a negative zero keeps its bits.
     if (count != 0u) {
       x = fma(params.scale, sums[i], x);
     }
-    output[to] = x;
+    output[to + i] = x;
   }
 }

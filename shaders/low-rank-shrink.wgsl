@@ -2,20 +2,20 @@
 //
 //   step     metadata; rows = step[0]
 //   input    [rows, words] vec4, zero past K
-//   a        [slots, words, ranks] vec4: four k of row j; zero past K. Row j is row j mod maxRank of module j / maxRank
+//   a        [slots, 4 words, rankWords] vec4: four rows of one k, zero past K. A module has maxRankWords words of rows, zero past its adapter's
 //   counts   [slots, modules] u32: rows of a module's A that its adapter has
 //   squares  [rows, squaresWords] vec4; see linear.wgsl, whose norm f is. normColumns 0: f is 1
-//   shrunk   [rows, splits, ranks] f32; rows without an adapter, and ranks that an adapter hasn't, are left as they are
+//   shrunk   [rows, splits, rankWords] vec4; of rows without an adapter, and of words that an adapter hasn't, left as it is
 //
-// The first half of a low-rank update (Hu et al., "LoRA", 2021); low-rank-expand.wgsl is the second. A thread sums one j
-// of one split of a row: neighbouring threads have neighbouring j, whose words are neighbours. Splits give the few rows
+// The first half of a low-rank update (Hu et al., "LoRA", 2021); low-rank-expand.wgsl is the second. A thread sums four j
+// of one split of a row: neighbouring threads have neighbouring words of a. Splits give the few rows
 // of decode more threads; how long one is follows from K alone, and so does the order of a sum. Prepend step.wgsl.
 struct Params {
   words: u32,
   splitWords: u32,
   splits: u32,
   modules: u32,
-  maxRank: u32,
+  maxRankWords: u32,
   normColumns: u32,
   epsilon: f32,
   squaresWords: u32,
@@ -27,7 +27,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read> a: array<vec4<f32>>;
 @group(0) @binding(4) var<storage, read> counts: array<u32>;
 @group(0) @binding(5) var<storage, read> squares: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> shrunk: array<f32>;
+@group(0) @binding(6) var<storage, read_write> shrunk: array<vec4<f32>>;
 
 fn normFactor(row: u32) -> f32 {
   var sums = vec4<f32>();
@@ -45,7 +45,7 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let index = (group.y * groups.x + group.x) * 64u + lane;
-  let ranks = params.modules * params.maxRank;
+  let ranks = params.modules * params.maxRankWords;
   let row = index / (params.splits * ranks);
   if (row >= step[STEP_ROWS]) {
     return;
@@ -55,18 +55,23 @@ fn main(
     return;
   }
   let j = index % ranks;
-  if (j % params.maxRank >= counts[(adapter - 1u) * params.modules + j / params.maxRank]) {
+  if (j % params.maxRankWords * 4u >= counts[(adapter - 1u) * params.modules + j / params.maxRankWords]) {
     return;
   }
   let first = index / ranks % params.splits * params.splitWords;
   let end = min(first + params.splitWords, params.words);
   var sums = vec4<f32>();
+  var at = ((adapter - 1u) * params.words + first) * 4u * ranks + j;
   for (var word = first; word < end; word++) {
-    sums = fma(a[((adapter - 1u) * params.words + word) * ranks + j], input[row * params.words + word], sums);
+    let x = input[row * params.words + word];
+    sums = fma(a[at], vec4<f32>(x.x), sums);
+    sums = fma(a[at + ranks], vec4<f32>(x.y), sums);
+    sums = fma(a[at + 2u * ranks], vec4<f32>(x.z), sums);
+    sums = fma(a[at + 3u * ranks], vec4<f32>(x.w), sums);
+    at += 4u * ranks;
   }
-  var sum = (sums.x + sums.y) + (sums.z + sums.w);
   if (params.normColumns != 0u) {
-    sum *= normFactor(row);
+    sums *= normFactor(row);
   }
-  shrunk[index] = sum;
+  shrunk[index] = sums;
 }

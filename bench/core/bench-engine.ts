@@ -59,11 +59,13 @@ export class BenchEngine {
     });
   }
 
-  /** A request that nothing but its length, or its constraint, ends; greedy unless `sampling` says otherwise. Events come once the caller awaits. */
+  /** A request that nothing but its length, or its constraint, ends; greedy unless `sampling` says otherwise. Events come once the
+   * caller awaits. */
   submit(
     inputIds: readonly number[],
     maxNewTokens: number,
     constraint?: Constraint,
+    loraId?: string,
     sampling: Partial<RequestSampling> = {},
   ): { readonly jobId: bigint; readonly job: Job } {
     const jobId = this.#jobIds++;
@@ -83,8 +85,9 @@ export class BenchEngine {
     };
     for (const promise of [job.began, job.ended]) promise.catch(() => {});
     this.#jobs.set(jobId, job);
-    const request = greedy(jobId, inputIds, maxNewTokens, constraint);
-    this.engine.submit({ ...request, sampling: { ...request.sampling, ...sampling } });
+    const asked = greedy(jobId, inputIds, maxNewTokens, constraint);
+    const drawn = { ...asked, sampling: { ...asked.sampling, ...sampling } };
+    this.engine.submit(loraId === undefined ? drawn : { ...drawn, loraId });
     return { jobId, job };
   }
 
@@ -122,6 +125,7 @@ export class BenchEngine {
         return rows;
       },
       drawMasked: (masks) => runner.drawMasked(masks),
+      ...(runner.loadAdapter ? { loadAdapter: (slot, files) => runner.loadAdapter!(slot, files) } : {}),
       destroy: () => runner.destroy(),
     };
   }

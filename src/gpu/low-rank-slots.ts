@@ -43,20 +43,20 @@ export function shrinkSplits({ columns }: Pick<LowRankShape, 'columns'>): { spli
 
 /** Numbers of what shrinking leaves of a row. */
 export function shrunkNumbers(shape: LowRankShape): number {
-  return shrinkSplits(shape).splits * shape.outputs.length * shape.maxRank;
+  return shrinkSplits(shape).splits * shape.outputs.length * rowWords(shape.maxRank) * 4;
 }
 
 /** Bytes that the slots of a shape take. */
 export function lowRankBytes(shape: Omit<LowRankShape, 'label'>): number {
   const { columns, outputs, maxRank, slots } = shape;
   const counts = rowWords(slots * outputs.length) * 16;
-  return slots * maxRank * 16 * (rowWords(columns) * outputs.length + outputWords(shape)) + counts;
+  return slots * rowWords(maxRank) * 64 * (rowWords(columns) * outputs.length + outputWords(shape)) + counts;
 }
 
 /** Adapters' updates of matrices with one input, one a slot; overwritten while others run. */
 export class LowRankSlots {
   readonly shape: LowRankShape;
-  /** As the shaders say: [slots, words, modules · maxRank] vec4, [slots, maxRank, words] vec4, [slots, modules] u32. */
+  /** As shaders/low-rank-*.wgsl have them. */
   readonly a: GPUBuffer;
   readonly b: GPUBuffer;
   readonly counts: GPUBuffer;
@@ -83,8 +83,8 @@ export class LowRankSlots {
       return gpu.storage(`${label}: ${what} of adapters`, bytes);
     };
     const sizes = [
-      ['A', slots * maxRank * outputs.length * rowWords(columns) * 16],
-      ['B', slots * maxRank * outputWords(shape) * 16],
+      ['A', slots * rowWords(maxRank) * outputs.length * rowWords(columns) * 64],
+      ['B', slots * rowWords(maxRank) * outputWords(shape) * 64],
       ['ranks', slots * outputs.length * 4],
     ] as const;
     const made: GPUBuffer[] = [];
@@ -103,18 +103,20 @@ export class LowRankSlots {
     const { label, columns, outputs, maxRank, slots } = this.shape;
     if (!(slot >= 0 && slot < slots)) throw new RangeError(`${label}: adapter slot ${slot} of ${slots}`);
     const words = rowWords(columns);
-    const ranks = outputs.length * maxRank;
+    // Ranks lie by fours, with zeros past an adapter's own.
+    const most = 4 * rowWords(maxRank);
+    const ranks = outputs.length * most;
     const allOutputs = outputWords(this.shape);
-    const a = new Float32Array(words * ranks * 4);
-    const b = new Float32Array(maxRank * allOutputs * 4);
+    const a = new Float32Array(4 * words * ranks);
+    const b = new Float32Array(most * allOutputs * 4);
     let firstWord = 0;
     outputs.forEach((count, module) => {
       const update = updates[module];
       if (update) {
         checkUpdate(update, columns, count, this.shape);
         for (let j = 0; j < update.rank; j++) {
-          const to = module * maxRank + j;
-          for (let k = 0; k < columns; k++) a[((k >> 2) * ranks + to) * 4 + (k & 3)] = update.a[j * columns + k]!;
+          const to = module * most + j;
+          for (let k = 0; k < columns; k++) a[k * ranks + to] = update.a[j * columns + k]!;
           const row = (j * allOutputs + firstWord) * 4;
           for (let i = 0; i < count; i++) b[row + i] = update.b[i * update.rank + j]!;
         }

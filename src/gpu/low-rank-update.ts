@@ -81,19 +81,20 @@ export class LowRankUpdate {
       }),
     ]);
     const { columns, outputs, maxRank } = slots.shape;
+    const maxRankWords = rowWords(maxRank);
     const { norm, outputStride, scale = 1, from } = options;
     const { splits, splitWords } = shrinkSplits(slots.shape);
     const words = outputWords(slots.shape);
     const shrinkGroup = await shrink.bind(
       [
-        ...[rowWords(columns), splitWords, splits, outputs.length, maxRank],
+        ...[rowWords(columns), splitWords, splits, outputs.length, maxRankWords],
         ...[norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)],
       ],
       [buffers.step, buffers.input, slots.a, slots.counts, norm?.squares ?? buffers.input, buffers.shrunk],
     );
     const expandGroup = await expand.bind(
       [
-        ...[words, maxRank, outputs.length, splits, outputStride, { f32: scale }],
+        ...[words, maxRankWords, outputs.length, splits, outputStride, { f32: scale }],
         ...[outputs[0]!, outputs[1] ?? 0, outputs[2] ?? 0],
         ...(from ? tileFields(from, outputs) : [0, 0, 0, 0, 0, 0, 0, 0]),
       ],
@@ -104,9 +105,9 @@ export class LowRankUpdate {
     // At least one adapter's; of one that has all ranks.
     const tell = (group: GPUBindGroup, what: string, bytes: number, flops: number) =>
       tellWork(group, { what: `${what} of ${slots.shape.label}`, bytes, flops, columns: 'rows', firstColumn: 0 });
-    tell(shrinkGroup, 'shrink', ranks * rowWords(columns) * 16, 2 * ranks * columns);
+    tell(shrinkGroup, 'shrink', 4 * ranks * columns, 2 * ranks * columns);
     tell(expandGroup, 'expand', maxRank * words * 16, 2 * maxRank * allOutputs);
-    return new LowRankUpdate([shrink, expand], [shrinkGroup, expandGroup], [shrunkNumbers(slots.shape), words]);
+    return new LowRankUpdate([shrink, expand], [shrinkGroup, expandGroup], [shrunkNumbers(slots.shape) / 4, words]);
   }
 
   encode(pass: GPUComputePassEncoder, rows: number): void {
