@@ -49,7 +49,7 @@ export async function loraTable(setting: Setting): Promise<BenchTable> {
     name: 'lora',
     title: `Decode of ${BATCH} rows with LoRA adapters (engine, context below ${MOST_TOKENS}; median step of the best round; copy ${fixed(roofline.copyGBs)} GB/s)`,
     columns: ['adapters', 'ms a step', 'tokens/s', 'of the speed of none', 'of roofline'],
-    rows: lines.map(([name, rows]): BenchRow => {
+    rows: lines.map(([name]): BenchRow => {
       const ms = best.get(name)!;
       const ratio = plain / ms;
       const share = setting.work.share({ rows: BATCH, logitsRows: BATCH, keys: 0, steps: 1 }, ms);

@@ -139,11 +139,11 @@ type LoadModel = Awaited<ReturnType<typeof tinyLlama>>;
 
 describe('an adapter gives the logits of weights that it is merged into', () => {
   const SHAPES: readonly (readonly [TinyShape, { rank?: number; quantisation?: 'q4' | 'q8' }])[] = [
+    [{ layers: 2, hiddenSize: 24, intermediateSize: 43, headSize: 12, heads: 3, kvHeads: 3 }, { rank: 1 }],
     [
       { layers: 2, hiddenSize: 64, intermediateSize: 96, headSize: 16, kvHeads: 1 },
       { rank: 16, quantisation: 'q4' },
     ],
-    [{ layers: 2, hiddenSize: 24, intermediateSize: 43, headSize: 12, heads: 3, kvHeads: 3 }, { rank: 1 }],
     [
       { layers: 1, hiddenSize: 96, intermediateSize: 32, headSize: 8, tiedHead: true },
       { rank: 64, quantisation: 'q8' },
@@ -158,8 +158,8 @@ describe('an adapter gives the logits of weights that it is merged into', () => 
     );
   });
 
-  const SOME = ['gemma2', 'phi3', 'gpt2'] as const;
-  const MORE = ['qwen2', 'qwen3', 'olmo2', 'granite', 'mistral', 'smollm3', 'qwen3-moe'] as const;
+  const SOME = ['phi3', 'gpt2'] as const;
+  const MORE = ['gemma2', 'qwen2', 'qwen3', 'olmo2', 'granite', 'mistral', 'smollm3', 'qwen3-moe'] as const;
   test.each([...SOME, ...(LONG ? MORE : [])])('%s', async (name) => {
     const model = await goldenDecoder(name);
     await compareMerged(model, { transposed: name === 'gpt2' }, [...model.ids[0]!.subarray(0, 40)]);
