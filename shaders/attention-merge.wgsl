@@ -5,11 +5,16 @@
 //   output  [maxRows, heads, headWords] vec4
 //
 // A thread merges one word of one head: every thread walks the same few maxima, none waits for another. The
-// expressions are those of attention-whole.wgsl. Prepend step and attention-merge-rule.
+// expressions are those of attention-whole.wgsl, from the same split on: parts behind a layer's window weren't made,
+// since the list of parts is that of the layers that see most. Prepend step and attention-merge-rule.
 struct Params {
   heads: u32,
   headWords: u32,
+  // Keys a row sees, itself included; 0: all of them.
+  window: u32,
 }
+
+const SPLIT_KEYS = 64u;
 
 @group(0) @binding(0) var<uniform> params: Params;
 @group(0) @binding(1) var<storage, read> step: array<u32>;
@@ -37,10 +42,17 @@ fn main(
   if (entry + 1u < step[STEP_SPLIT_ROWS]) {
     end = step[at + 3u];
   }
+  // The row's first part is of this split, or of one before it.
+  let position = stepPosition(row);
+  var begin = first;
+  if (params.window > 0u && position + 1u > params.window) {
+    let split = (position + 1u - params.window) / SPLIT_KEYS;
+    begin += split - step[step[STEP_SPLIT_ITEMS_AT] + first * 2u + 1u];
+  }
   var rowMaximum = -3.0e38;
   var sum = 0.0;
   var value = vec4<f32>();
-  for (var item = first; item < end; item++) {
+  for (var item = begin; item < end; item++) {
     let partAt = (item * params.heads + head) * (params.headWords + 1u);
     let part = parts[partAt];
     let factors = mergeFactors(rowMaximum, part.x);

@@ -29,6 +29,10 @@ fn main(
   let row = step[at];
   let split = step[at + 1u];
   let keys = visibleKeys(row);
+  // Behind the window: the merge doesn't read it.
+  if ((split + 1u) * SPLIT_KEYS <= keys.x) {
+    return;
+  }
   attendSplit(row, head, max(keys.x, split * SPLIT_KEYS), min(keys.y, (split + 1u) * SPLIT_KEYS));
   let partAt = index * (HEAD_WORDS + 1u);
   parts[partAt] = vec4<f32>(splitMax, splitSum, 0.0, 0.0);

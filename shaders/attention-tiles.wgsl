@@ -68,6 +68,10 @@ fn main(
   let lastLine = min(firstLine + LINES, headsEach) - 1u;
   let itemAt = step[STEP_SPLIT_ITEMS_AT] + item * 2u;
   let row = step[itemAt];
+  // Behind the window: the merge doesn't read it.
+  if ((step[itemAt + 1u] + 1u) * SPLIT_KEYS <= visibleKeys(row).x) {
+    return;
+  }
   #end
   for (var i = lane; i < LINES * HEAD_WORDS; i += THREADS) {
     let line = min(firstLine + i / HEAD_WORDS, lastLine);

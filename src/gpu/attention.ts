@@ -30,8 +30,8 @@ export interface AttentionBuffers {
   readonly query: GPUBuffer;
   /** [blocks, 2, kvHeads, 16, headSize]. */
   readonly kv: GPUBuffer;
-  /** splitItemBytes(shape) for each split item. */
-  readonly parts: GPUBuffer;
+  /** splitItemBytes(shape) for each split item; absent: no row is ever split. */
+  readonly parts?: GPUBuffer | undefined;
   /** [rows, heads, headSize] f32. */
   readonly output: GPUBuffer;
 }
@@ -92,14 +92,16 @@ export class Attention {
       shape.tableWord ?? FIRST_TABLE_WORD,
       { f32: shape.cap ?? 0 },
     ];
-    const { step, query, kv, output } = buffers;
+    const { step, query, kv, parts, output } = buffers;
     const [wholeGroup, partsGroup, mergeGroup] = await Promise.all([
       whole.kernel.bind(fields, [step, query, kv, output]),
-      whole.kernel.bind(fields, [step, query, kv, buffers.parts]),
-      merge.bind([shape.heads, words], [step, buffers.parts, output]),
+      // Without parts something else is bound, and nothing is dispatched.
+      whole.kernel.bind(fields, [step, query, kv, parts ?? output]),
+      merge.bind([shape.heads, words, shape.window ?? 0], [step, parts ?? query, output]),
     ]);
     const groups = { whole: wholeGroup, parts: partsGroup, merge: mergeGroup };
     const attention = new Attention(whole, merge, groups, shape.heads * words);
+    if (!parts) return attention;
     await gpu.late(async () => {
       attention.#parts = await compileAttention(gpu, shape, 'parts', choice);
     });

@@ -1,6 +1,6 @@
 import { testDevice } from '../../testing/device.ts';
 import { Gpu } from '../gpu.ts';
-import { type LogitsEntry, type PackedStep, packStep, type SequenceEntry } from '../pack-step.ts';
+import { type LogitsEntry, type PackedStep, packStep, type SequenceEntry, type StepExtras } from '../pack-step.ts';
 import { rowWords } from '../row-words.ts';
 import { type AnySource, WeightMatrix } from '../weight-matrix.ts';
 
@@ -56,8 +56,9 @@ export class KernelBench {
     sequences: readonly SequenceEntry[],
     logits: readonly LogitsEntry[] = [],
     splitItems = 1024,
+    extras?: StepExtras,
   ): Promise<{ buffer: GPUBuffer; packed: PackedStep }> {
-    const packed = packStep(new Uint32Array(1 << 16), sequences, logits, splitItems);
+    const packed = packStep(new Uint32Array(1 << 16), sequences, logits, splitItems, extras);
     return { buffer: await this.buffer(packed.words.slice()), packed };
   }
 
