@@ -45,13 +45,6 @@ export async function allocateEncoderActivations(
   return { hidden, between, qkv, query, kv, attended, up, activated };
 }
 
-/** What a layer's kernels share beside their activations. */
-export interface EncoderPlace {
-  readonly step: GPUBuffer;
-  /** Of attention's split form, which no encoder takes. */
-  readonly attentionParts: GPUBuffer;
-}
-
 interface RowsKernel {
   encode(pass: GPUComputePassEncoder, rows: number): void;
 }
@@ -76,7 +69,7 @@ export class EncoderLayer {
     config: EncoderConfig,
     weights: EncoderLayerWeights,
     activations: EncoderActivations,
-    { step, attentionParts }: EncoderPlace,
+    step: GPUBuffer,
   ): Promise<EncoderLayer> {
     const { hidden, between, qkv, query, kv, attended, up, activated } = activations;
     const { heads, headSize, hiddenSize, intermediateSize, normEpsilon } = config;
@@ -105,11 +98,7 @@ export class EncoderLayer {
           { step, qkv, table: undefined, query, kv, more: qkvBias },
         ),
       ]),
-      Attention.create(
-        gpu,
-        { ...shape, bidirectional: true },
-        { step, query, kv, parts: attentionParts, output: attended },
-      ),
+      Attention.create(gpu, { ...shape, bidirectional: true }, { step, query, kv, output: attended }),
       Promise.all([
         product(weights.attentionOutput.matrix, attended, hidden, { kind: 'add', bias: weights.attentionOutput.bias }),
         norm(weights.attentionNorm, hidden, between),

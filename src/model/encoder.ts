@@ -7,10 +7,12 @@ import { Pool, type PoolKind } from '../gpu/pool.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { EncoderConfig } from './encoder-config.ts';
-import { allocateEncoderActivations, EncoderLayer, type EncoderPlace } from './encoder-layer.ts';
+import { allocateEncoderActivations, EncoderLayer } from './encoder-layer.ts';
 import type { EncoderWeights } from './encoder-weights.ts';
 
-export interface EncoderScratch extends EncoderPlace {
+export interface EncoderScratch {
+  /** Metadata of the step. */
+  readonly step: GPUBuffer;
   /** [maxRows, 4] u32; see EncoderEmbeddingBuffers. */
   readonly rows: GPUBuffer;
   readonly maxRows: number;
@@ -55,7 +57,7 @@ export class Encoder {
     config: EncoderConfig,
     weights: EncoderWeights,
     pooling: PoolKind,
-    { step, rows, maxRows, maxSequences, kvBytes, attentionParts }: EncoderScratch,
+    { step, rows, maxRows, maxSequences, kvBytes }: EncoderScratch,
   ): Promise<Encoder> {
     const { hiddenSize, normEpsilon } = config;
     const activations = await allocateEncoderActivations(gpu, config, maxRows, kvBytes);
@@ -83,7 +85,7 @@ export class Encoder {
       ),
       Pool.create(gpu, hiddenSize, kind, { step, input: hidden, output: weights.classifier ? pooled : output }),
       createHead(gpu, weights.classifier, step, [pooled, dense, output], [stride, outputStride]),
-      ...weights.layers.map((layer) => EncoderLayer.create(gpu, config, layer, activations, { step, attentionParts })),
+      ...weights.layers.map((layer) => EncoderLayer.create(gpu, config, layer, activations, step)),
     ]);
     return new Encoder([hidden, output], outputStride, [embedding, norm, layers], pool, head);
   }

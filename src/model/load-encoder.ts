@@ -119,14 +119,13 @@ async function load(
     ...{ maxRows, maxSequences, maxTableBlocks: maxTableBlocks + 1 },
     ...{ maxLogitsRows: 0, maxCopies: 0, splitItems: 0 },
   });
-  const [step, rows, attentionParts, weights] = await Promise.all([
+  const [step, rows, weights] = await Promise.all([
     gpu.storage('step', words * 4),
     gpu.storage('rows', maxRows * 16),
-    gpu.storage('attention parts', 16),
     loadEncoderWeights(gpu, checkpoint, config, names, progress(checkpoint, options), options.quantisation),
   ]);
   const encoder = await Encoder.create(gpu, config, weights, options.pooling, {
-    ...{ step, rows, maxRows, maxSequences, attentionParts },
+    ...{ step, rows, maxRows, maxSequences },
     kvBytes: kvBytes(config, maxRows, maxSequences),
   });
   const dimension = config.classifier?.labels.length ?? config.hiddenSize;
