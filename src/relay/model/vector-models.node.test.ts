@@ -1,0 +1,96 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { parseManifest } from '../../checkpoint/manifest.ts';
+import { type EncoderFolder, writeEncoderFolder } from '../../testing/encoder-folder.node.ts';
+import { LocalHub } from '../testing/local-hub.ts';
+import { Hub } from './hub.ts';
+import { fetchHubModel } from './hub-model.ts';
+import { type HubReference, readModelReference } from './model-reference.ts';
+import { openModel } from './open-model.ts';
+
+vi.setConfig({ testTimeout: 30_000 });
+
+let home: string;
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), 'shoal-vectors-'));
+});
+afterEach(() => rmSync(home, { recursive: true }));
+
+const NEEDED = [
+  '1_Pooling/config.json',
+  'config.json',
+  'model.safetensors',
+  'modules.json',
+  'sentence_bert_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+];
+
+const folder = (made: EncoderFolder) => writeEncoderFolder(join(home, 'model'), made);
+const open = (made: EncoderFolder) => openModel(folder(made), { cache: join(home, 'cache') });
+const write = (name: string, value: unknown) => writeFileSync(join(home, 'model', name), JSON.stringify(value));
+
+test('a folder’s manifest has what says how vectors are made, in folders of their own', async () => {
+  const model = await open({ name: 'bert', pools: true });
+  expect(model.manifest.files.map(({ name }) => name)).toEqual(NEEDED);
+  expect(parseManifest(model.manifestJson, 'it').files).toHaveLength(NEEDED.length);
+  expect(model).toMatchObject({
+    task: 'embed',
+    contextLength: 48,
+    vectors: { size: 48, normalised: true, classes: undefined, tokenTypes: 2, padding: undefined },
+  });
+});
+
+test('without such files vectors are normalised, as SGLang’s are; RoBERTa’s positions begin after the padding’s', async () => {
+  expect(await open({ name: 'xlm-roberta' })).toMatchObject({
+    contextLength: 64,
+    vectors: { size: 48, normalised: true, tokenTypes: 1 },
+  });
+});
+
+test('a hub’s model comes with them', async () => {
+  const source = folder({ name: 'bert', pools: true });
+  const files = Object.fromEntries(NEEDED.map((name) => [name, readFileSync(join(source, name))]));
+  const hub = await LocalHub.start('someone/embedder', { ...files, '2_Other/config.json': Buffer.from('{}') });
+  try {
+    const reference = readModelReference('hf:someone/embedder') as HubReference;
+    const options = { cache: join(home, 'cache'), onProgress: () => {} };
+    const { path } = await fetchHubModel(reference, new Hub(new URL(hub.url), undefined, 5), options);
+    expect(readdirSync(path, { recursive: true, withFileTypes: true }).filter((one) => one.isFile())).toHaveLength(
+      NEEDED.length,
+    );
+    const model = await openModel(path, { cache: join(home, 'cache') });
+    expect(model.manifest.files.map(({ name }) => name)).toEqual(NEEDED);
+  } finally {
+    await hub.close();
+  }
+});
+
+test.each(['..', '../other', '.hidden', '/etc', 'a/b'])(
+  'modules.json can’t name a folder elsewhere: %s',
+  async (path) => {
+    const made = folder({ name: 'bert', pools: true });
+    const modules = JSON.parse(readFileSync(join(made, 'modules.json'), 'utf8'));
+    modules[1].path = path;
+    write('modules.json', modules);
+    await expect(openModel(made, { cache: join(home, 'cache') })).rejects.toThrow('which is no file of the model');
+  },
+);
+
+test.each<[string, Record<string, unknown>, string]>([
+  ['an activation', { sbert_ce_default_activation_function: 'torch.nn.modules.activation.Tanh' }, 'is not served'],
+  ['classes that are not named one by one', { id2label: { 0: 'a', 2: 'b' } }, 'id2label'],
+  ['a number of token types', { type_vocab_size: -1 }, 'type_vocab_size'],
+])('a classifier is refused for %s', async (_what, config, message) => {
+  await expect(open({ name: 'bert-classifier', config })).rejects.toThrow(message);
+});
+
+test('a tokenizer that fills texts up says with what', async () => {
+  const made = folder({ name: 'bert', pools: true });
+  const tokenizer = JSON.parse(readFileSync(join(made, 'tokenizer.json'), 'utf8'));
+  write('tokenizer.json', { ...tokenizer, padding: { strategy: { Fixed: 32 }, direction: 'Left', pad_id: 0 } });
+  const { vectors } = await openModel(made, { cache: join(home, 'cache') });
+  expect(vectors?.padding).toEqual({ id: 0, side: 'left' });
+});
