@@ -65,7 +65,11 @@ it('takes 0xffffffff for no token', async () => {
 it.each<[string, TokenizerMetadata, RegExp]>([
   ['no tokenizer', { ...spm, model: undefined }, /tokenizer\.ggml\.model is missing/],
   ['another tokenizer', { ...spm, model: 'bert' }, /tokenizer\.ggml\.model is bert; known: llama, gpt2/],
-  ['another pre-tokenizer', { ...byteLevel, pre: 'deepseek-v3' }, /tokenizer\.ggml\.pre is deepseek-v3; known: .*smollm/],
+  [
+    'another pre-tokenizer',
+    { ...byteLevel, pre: 'deepseek-v3' },
+    /tokenizer\.ggml\.pre is deepseek-v3; known: .*smollm/,
+  ],
   ['an inherited pre-tokenizer', { ...byteLevel, pre: 'toString' }, /tokenizer\.ggml\.pre is toString; known/],
   ['no tokens', { ...spm, tokens: undefined }, /tokenizer\.ggml\.tokens is missing/],
   ['a token twice', { ...spm, tokens: spmTokens.with(8, 'a') }, /tokens has "a" twice, as 6 and 8/],

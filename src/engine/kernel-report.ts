@@ -11,6 +11,8 @@ export const PRECISIONS = ['exact', 'fast'] as const;
 
 /** What a user says of a node's kernels. */
 export interface KernelFlags {
+  /** Whether sequences draft; default: where it wins. */
+  readonly speculation?: 'auto' | 'off';
   readonly tune: TuneMode;
   readonly precision: (typeof PRECISIONS)[number];
   /** A path or variant that all products are to be made of that can be; for looking for faults. */

@@ -59,6 +59,7 @@ async function load(on: ModelDevice, parts: EngineParts): Promise<LoadedEngine> 
     onEvents,
     onBroken: life.announceLoss,
     now: () => performance.now(),
+    speculation: parts.kernels.speculation ?? 'auto',
     ...(throttle ? { throttle } : {}),
   });
   return {

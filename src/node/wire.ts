@@ -18,6 +18,7 @@ import type { EngineLoad } from '../engine/engine-load.ts';
 import type { EngineEvent, TopLogprobs as EngineTop, FinishReason } from '../engine/event.ts';
 import type { Profile } from '../engine/profile.ts';
 import type { Constraint, EngineRequest } from '../engine/request.ts';
+import type { SpeculationCounts } from '../engine/speculation.ts';
 import { splitEvent } from './split-event.ts';
 
 const KINDS = {
@@ -233,5 +234,10 @@ export function nodeLoad(load: EngineLoad, page: PageLoad): MessageInitShape<typ
     waitingUncachedTokens: load.waitingUncachedTokens,
     ...page,
     ...(load.cacheHitRate === undefined ? {} : { cacheHitRate: load.cacheHitRate }),
+    ...(load.speculation === undefined ? {} : draftCounts(load.speculation)),
   };
+}
+
+function draftCounts({ drafts, drafted, accepted }: SpeculationCounts): MessageInitShape<typeof NodeLoadSchema> {
+  return { drafts: BigInt(drafts), draftedTokens: BigInt(drafted), acceptedTokens: BigInt(accepted) };
 }

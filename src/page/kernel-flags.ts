@@ -1,7 +1,8 @@
 import { type KernelFlags, PRECISIONS, TUNE_MODES } from '../node/messages.ts';
 
 /**
- * What the page's address says of kernels: `?tune=off|reset`, `?precision=fast`, `?kernel=NAME`. Throws RangeError naming
+ * What the page's address says of kernels: `?tune=off|reset`, `?precision=fast`, `?kernel=NAME`, and
+ * of drafts: `?speculation=off`. Throws RangeError naming
  * what it can't be; a kernel's name is looked up where the kernels are.
  */
 export function kernelFlags(search: string): KernelFlags {
@@ -13,7 +14,8 @@ export function kernelFlags(search: string): KernelFlags {
     return value;
   };
   const kernel = params.get('kernel') ?? undefined;
-  return { tune: oneOf('tune', TUNE_MODES), precision: oneOf('precision', PRECISIONS), kernel };
+  const speculation = oneOf('speculation', ['auto', 'off'] as const);
+  return { tune: oneOf('tune', TUNE_MODES), precision: oneOf('precision', PRECISIONS), kernel, speculation };
 }
 
 /** The address without what counts for one join only. */

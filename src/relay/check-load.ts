@@ -18,5 +18,8 @@ export function checkLoad(load: NodeLoad, facts: NodeFacts, givenSamples: number
     if (!Number.isFinite(value) || value < 0) throw new Lie('a load that is no number');
   }
   if ((load.cacheHitRate ?? 0) > 1) throw new Lie('a hit rate over 1');
+  const { drafts = 0n, draftedTokens = 0n, acceptedTokens = 0n } = load;
+  if (drafts > draftedTokens || acceptedTokens > draftedTokens)
+    throw new Lie('more drafts, or accepted tokens of them, than drafted');
   return load;
 }

@@ -74,6 +74,23 @@ test('every field of GetServerInfo', async () => {
   });
 });
 
+test('GetLoads tells of drafts where a node makes some', async () => {
+  const on = await start();
+  const node = await on.node({ poolTokens: 1000, maxRunning: 4, manual: true });
+  const ask = async (include: string[]) => {
+    const { loads } = await on.client.unary(method.getLoads, create(GetLoadsRequestSchema, { include }));
+    return loads[0]?.speculative;
+  };
+  node.load = { usedTokens: 0 };
+  await node.report(true);
+  expect(await ask(['spec'])).toBeUndefined();
+  node.load = { usedTokens: 0, drafts: 4n, draftedTokens: 20n, acceptedTokens: 10n };
+  await node.report(true);
+  expect(await ask([])).toMatchObject({ acceptLength: 3.5, acceptRate: 0.5 });
+  expect(await ask(['spec'])).toMatchObject({ acceptLength: 3.5, acceptRate: 0.5 });
+  expect(await ask(['core'])).toBeUndefined();
+});
+
 test('every field of GetLoads', async () => {
   const on = await start();
   const node = await on.node({ poolTokens: 1000, maxRunning: 4, manual: true });

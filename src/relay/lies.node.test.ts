@@ -231,6 +231,8 @@ test.each([
   ['tokens of waiting sequences, where none waits', { waiting: 0, waitingUncachedTokens: 1 }],
   ['more cached tokens than its pool has', { cachedTokens: 4097 }],
   ['a hit rate over 1', { cacheHitRate: 1.1 }],
+  ['more accepted than drafted', { drafts: 1n, draftedTokens: 4n, acceptedTokens: 5n }],
+  ['more drafts than their tokens', { drafts: 5n, draftedTokens: 4n, acceptedTokens: 0n }],
 ])('a node that tells %s is put out', async (_, load) => {
   const on = await start();
   const liar = await on.node({ manual: true });

@@ -88,6 +88,15 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
       tokenCapacity: facts.poolTokens,
     };
   }
+  if (wants('spec') && load?.drafts && load.draftedTokens) {
+    const { drafts, draftedTokens, acceptedTokens = 0n } = load;
+    value.speculative = {
+      $typeName: 'sglang.grpc.scheduler.SpeculativeMetrics',
+      // Each draft brings one token more than what of it is right.
+      acceptLength: 1 + Number(acceptedTokens) / Number(drafts),
+      acceptRate: Number(acceptedTokens) / Number(draftedTokens),
+    };
+  }
   if (wants('disagg')) {
     value.disaggregation = {
       $typeName: 'sglang.grpc.scheduler.DisaggregationMetrics',
