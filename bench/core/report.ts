@@ -48,6 +48,7 @@ export const TABLE_NAMES = [
   'prefill',
   'sampling',
   'grammar',
+  'speculation',
   'trace',
   'lora',
   'embed',

@@ -48,6 +48,7 @@ const TABLES: Readonly<Record<TableName, (setting: Setting) => Promise<BenchTabl
   prefill: prefillTable,
   sampling: samplingTable,
   grammar: grammarTable,
+  speculation: speculationTable,
   trace: traceTable,
   lora: loraTable,
   embed: embedTable,

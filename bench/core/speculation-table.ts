@@ -138,7 +138,7 @@ async function turn(setting: Setting, bench: BenchEngine, batch: number, one: Ca
   const firstStep = bench.steps.length;
   const jobs = Array.from({ length: batch }, (_, i) => {
     const sampling: Partial<RequestSampling> = { temperature, seed: BigInt(round * batch + i + batch) };
-    return bench.submit(prompt(one, i), OUTPUT, undefined, sampling).job;
+    return bench.submit(prompt(one, i), OUTPUT, undefined, undefined, sampling).job;
   });
   await Promise.all(jobs.map((job) => job.ended));
   const times = jobs.flatMap((job) => job.times);
