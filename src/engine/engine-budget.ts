@@ -4,4 +4,6 @@ export interface EngineBudget {
   readonly kvBytes: number;
   /** Sequences running at once. */
   readonly maxRunning: number;
+  /** Slots for LoRA adapters, and the ranks that their updates may have; absent: none. */
+  readonly adapters?: { readonly most: number; readonly maxRank: number };
 }

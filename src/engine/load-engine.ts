@@ -92,6 +92,7 @@ async function loadRunner(
     maxRows: Math.max(MAX_ROWS, budget.maxRunning),
     maxSequences: budget.maxRunning,
     kvBudgetBytes: budget.kvBytes,
+    adapters: budget.adapters,
     maxKvBlocks: budget.maxRunning * Math.ceil(config.contextLength / BLOCK_TOKENS),
     late: true,
     ...(quantisation === 'none' ? {} : { quantisation }),

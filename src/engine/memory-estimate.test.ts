@@ -44,6 +44,18 @@ test('follows the quantisation of floats, and no more conversations than can be'
   expect(estimateMemory({ bases: [], config, tensors: undefined }, 'none', budget)).toBeUndefined();
 });
 
+test('counts slots for adapters', () => {
+  const scratch = (adapters?: { most: number; maxRank: number }) =>
+    estimateMemory({ bases: [], config, tensors }, 'none', { ...budget, ...(adapters ? { adapters } : {}) })!
+      .scratchBytes;
+  const slot = 30 * 4 * 16 * (3 * 576 + 960 + 2 * 576 + 2 * 576 + 3072 + 1536 + 576);
+  const [none, two, three] = [scratch(), scratch({ most: 2, maxRank: 16 }), scratch({ most: 3, maxRank: 16 })];
+  expect(scratch({ most: 0, maxRank: 0 })).toBe(none);
+  expect(two).toBeGreaterThan(none + 2 * slot);
+  // Beside the ranks that each module's update has.
+  expect(Math.abs(three - two - slot)).toBeLessThan(30 * 4 * 32);
+});
+
 const estimate = (more: object, counts = tensors) =>
   estimateMemory({ bases: [], config: { ...config, ...more }, tensors: counts }, 'none', budget);
 

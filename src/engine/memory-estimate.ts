@@ -6,6 +6,9 @@ import { splitItemBytes } from '../gpu/attention.ts';
 import { QUANTISED_FORMATS } from '../gpu/quantise.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
 import { type MatrixFormat, TILE_ROWS, tileBytes, type WeightFormat } from '../gpu/weight-format.ts';
+import { adapterBytes } from '../model/adapter-bytes.ts';
+import { allLayerSites } from '../model/adapter-sites.ts';
+import type { DecoderNames } from '../model/architecture.ts';
 import type { DecoderConfig } from '../model/decoder-config.ts';
 import { anyAttention, describeDecoder } from '../model/describe-decoder.ts';
 import type { EncoderConfig } from '../model/encoder-config.ts';
@@ -44,8 +47,8 @@ export function estimateMemory(
     const weights = (counts: readonly TensorCount[]) =>
       counts.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0);
     if (encoder) return { weightBytes: weights(tensors), kvBytes: 0, scratchBytes: encoderBytes(encoder, budget) };
-    const { config: decoder } = describeDecoder(config);
-    return { weightBytes: weights(withoutTiedHead(tensors, decoder)), ...decoderBytes(decoder, budget) };
+    const { config: decoder, names } = describeDecoder(config);
+    return { weightBytes: weights(withoutTiedHead(tensors, decoder)), ...decoderBytes(decoder, names, budget) };
   } catch (error) {
     if (error instanceof CheckpointError) return undefined;
     throw error;
@@ -68,7 +71,8 @@ function encoderBytes(encoder: EncoderConfig, { kvBytes }: EngineBudget): number
 
 function decoderBytes(
   decoder: DecoderConfig,
-  { kvBytes, maxRunning }: EngineBudget,
+  names: DecoderNames,
+  { kvBytes, maxRunning, adapters }: EngineBudget,
 ): Pick<MemoryEstimate, 'kvBytes' | 'scratchBytes'> {
   const { hiddenSize, vocabSize, contextLength, layers } = decoder;
   const rows = Math.max(MAX_ROWS, maxRunning);
@@ -94,6 +98,7 @@ function decoderBytes(
       FIXED_BYTES +
       Math.min(SPLIT_BYTES, splitBytes) +
       Math.max(...inner) +
+      (adapters ? adapterBytes(allLayerSites(decoder, names), adapters, rows) : 0) +
       4 * (rows * columns + LOGITS_ROWS * vocabSize + ropeWords + maxRunning * slotWords),
   };
 }

@@ -35,11 +35,15 @@ export function adapterSites(modelConfig: ModelConfig): readonly LayerSites[] {
   const architecture = architectureOf(modelConfig);
   const config = architecture.readConfig(modelConfig);
   const names = architecture.tensorNames(config);
+  return allLayerSites(config, names);
+}
+
+/** The sites of all layers. */
+export function allLayerSites(config: DecoderConfig, names: DecoderNames): readonly LayerSites[] {
   return config.layers.map((_, index) => layerSites(config, names, index));
 }
 
-/** The sites of layer `index`. */
-export function layerSites(config: DecoderConfig, names: DecoderNames, index: number): LayerSites {
+function layerSites(config: DecoderConfig, names: DecoderNames, index: number): LayerSites {
   const { hiddenSize } = config;
   const { attention, feedForward } = config.layers[index]!;
   const layer = names.layer(index);

@@ -9,7 +9,7 @@ import type { Quantisation } from '../gpu/quantise.ts';
 import { Sampler } from '../gpu/sampler.ts';
 import { StepAdvance } from '../gpu/step-advance.ts';
 import { SPLIT_KEYS } from '../gpu/step-layout.ts';
-import { layerSites } from './adapter-sites.ts';
+import { allLayerSites } from './adapter-sites.ts';
 import type { DecoderNames } from './architecture.ts';
 import { compileKernels } from './compile-kernels.ts';
 import { Decoder } from './decoder.ts';
@@ -147,7 +147,7 @@ async function load(
     positions,
     attentionParts,
     adapters: {
-      sites: config.layers.map((_, index) => layerSites(config, names, index)),
+      sites: allLayerSites(config, names),
       most: limits.maxAdapters ?? 0,
       maxRank: limits.maxAdapterRank ?? 0,
     },
