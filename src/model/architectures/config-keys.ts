@@ -9,7 +9,14 @@ const IRRELEVANT = new Set([
   ...['decoder_start_token_id', 'torch_dtype', 'dtype', 'use_cache', 'cache_implementation', 'initializer_range'],
   ...['attention_dropout', 'hidden_dropout', 'transformers_version', '_name_or_path', 'name_or_path', 'return_dict'],
   ...['output_attentions', 'output_hidden_states', 'max_length', 'transformers.js_config', 'auto_map', 'id2label'],
-  ...['label2id', 'problem_type', '_attn_implementation_autoset', 'task_specific_params', 'unsloth_fixed'],
+  ...[
+    'label2id',
+    '_num_labels',
+    'problem_type',
+    '_attn_implementation_autoset',
+    'task_specific_params',
+    'unsloth_fixed',
+  ],
   ...['unsloth_version', 'generation_config', 'chunk_size_feed_forward'],
 ]);
 

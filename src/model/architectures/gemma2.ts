@@ -28,7 +28,9 @@ export const GEMMA2: Architecture = {
     const activation = keys.activation('hidden_activation', 'gelu_pytorch_tanh');
     const layers = readLayerCount(keys);
     const windowed = readWindowedLayers(keys, layers) ?? layersOf(layers, (index) => index % 2 === 0);
-    const window = windowOf(keys, keys.optionalSize('sliding_window', 4096));
+    const told = keys.optionalSize('sliding_window', 4096);
+    keys.only('sliding_window_size', told);
+    const window = windowOf(keys, told);
     const logitsCap = keys.optionalPositive('final_logit_softcapping', 30);
     const decoder = decoderOf(keys, {
       architecture: 'Gemma2ForCausalLM',

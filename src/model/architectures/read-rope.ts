@@ -24,7 +24,10 @@ const KINDS = ['linear', 'llama3', 'yarn'];
 export function readRope(keys: ConfigKeys, headSize: number, defaults: RopeDefaults): RopeConfig {
   const rope = new RopeKeys(keys, ropeKey(keys));
   const theta = rope.theta('rope_theta', defaults.theta);
-  const partial = defaults.partial === undefined ? 1 : rope.partial(defaults.partial);
+  const partial = rope.partial(defaults.partial ?? 1);
+  if (partial !== 1 && defaults.partial === undefined) {
+    keys.fail(`partial_rotary_factor is ${partial}; only 1 is served`);
+  }
   return rope.read(rotatedOf(keys, headSize, partial), theta, defaults.kinds ?? KINDS, defaults.originalContext);
 }
 
@@ -87,7 +90,8 @@ class RopeKeys {
 
   /** In the object, else at the top level under `outer`. */
   theta(outer: string, absent: number): number {
-    return this.#outer('rope_theta', outer, absent);
+    const theta = this.#outer('rope_theta', outer, absent);
+    return theta > 1 ? theta : this.#keys.fail(`${outer} is ${theta}, not above 1`);
   }
 
   partial(absent: number): number {
@@ -128,6 +132,8 @@ class RopeKeys {
   #scaling(kind: RopeScaling['kind'], rotated: number, original?: number): RopeScaling {
     switch (kind) {
       case 'default':
+        // Newer files of Phi-3 have it in any case.
+        this.#number('original_max_position_embeddings');
         return { kind };
       case 'linear':
         return { kind, factor: this.#needed('factor') };

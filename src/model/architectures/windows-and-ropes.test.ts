@@ -72,7 +72,8 @@ describe('ropes', () => {
     expect(read('LlamaForCausalLM', { rope_theta: 500, rope_scaling: { rope_type, ...own } })).toEqual(classic);
     expect(read('LlamaForCausalLM', { rope_parameters: { rope_type, rope_theta: 500, ...own } })).toEqual(classic);
     expect(classic).not.toEqual(read('LlamaForCausalLM', { rope_theta: 500 }));
-    const plain = { rope_parameters: { rope_theta: 500, rope_type: 'default' } };
+    const whole = { partial_rotary_factor: 1, original_max_position_embeddings: 4096 };
+    const plain = { rope_parameters: { rope_theta: 500, rope_type: 'default', ...whole } };
     expect(read('LlamaForCausalLM', plain)).toEqual(read('LlamaForCausalLM', { rope_theta: 500 }));
   });
 
@@ -83,6 +84,7 @@ describe('ropes', () => {
       /rope_theta is 500, and rope_parameters\.rope_theta 600/,
     ],
     [{ rope_scaling: yarn, rope_parameters: { rope_theta: 600 } }, /both there, and differ/],
+    [{ rope_theta: 1, rope_scaling: yarn }, /rope_theta is 1, not above 1/],
     [{ rope_scaling: { type: 'linear' } }, /rope_scaling\.factor is undefined, not a positive number/],
     [{ rope_scaling: { type: 'linear', factor: 2, offset: 3 } }, /rope_scaling\.offset is 3, a setting/],
     [{ rope_scaling: { type: 'longrope', factor: 2 } }, /"longrope"; known: default, linear, llama3, yarn/],
@@ -172,7 +174,9 @@ describe('ropes', () => {
       expect(refusal('Phi3ForCausalLM', { partial_rotary_factor: 0.4 })).toMatch(/3 of a head's 8 numbers/);
       expect(refusal('Phi3ForCausalLM', { partial_rotary_factor: 2 })).toMatch(/partial_rotary_factor is 2/);
       // Others rotate whole heads and say nothing of it.
-      expect(refusal('LlamaForCausalLM', { partial_rotary_factor: 0.5 })).toMatch(/partial_rotary_factor is 0\.5/);
+      expect(refusal('LlamaForCausalLM', { partial_rotary_factor: 0.5 })).toMatch(
+        /partial_rotary_factor is 0\.5; only 1 is served/,
+      );
     });
   });
 });
