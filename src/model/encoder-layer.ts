@@ -50,7 +50,7 @@ interface RowsKernel {
 }
 
 /**
- * One layer, normed after attention and after the feed-forward network: eight kernels. Keys and values lie in blocks of
+ * One layer, normed after attention and after the feed-forward network: nine kernels. Keys and values lie in blocks of
  * scratch that every layer writes anew.
  */
 export class EncoderLayer {

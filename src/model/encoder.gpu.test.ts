@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { parseModelConfig } from '../checkpoint/model-config.ts';
 import { testDevice } from '../testing/device.ts';
 import { encoderOf } from './encoders.ts';
@@ -27,11 +27,13 @@ const CASES = GOLDEN_ENCODERS.flatMap((name, i) => {
 
 test.each(CASES)('hidden states and result of %s, %s, are the reference to 2e-3', async (name, pooling) => {
   const model = await goldenModel(name);
-  const { hiddenSize, classifier } = encoderOf(model.config).readConfig(model.config);
+  const { hiddenSize, layers, classifier } = encoderOf(model.config).readConfig(model.config);
   const runner = await loadEncoder(await testDevice(), model.checkpoint, model.config, { ...OPTIONS, pooling });
   try {
     const sequences = await Promise.all(GOLDEN_SEQUENCES.map((index) => model.sequence(index)));
+    const dispatches = vi.spyOn(GPUComputePassEncoder.prototype, 'dispatchWorkgroups');
     const together = await runner.embed(sequences);
+    expect(dispatches.mock.calls.length).toBe(9 * layers + (classifier ? 5 : 3));
     for (const index of GOLDEN_SEQUENCES) {
       const golden = async (tensor: string) => (await model.golden(`${tensor}_${index}`))!;
       expect(largestDifference(together[index]!, await golden(classifier ? 'logits' : pooling))).toBeLessThan(2e-3);
@@ -43,6 +45,7 @@ test.each(CASES)('hidden states and result of %s, %s, are the reference to 2e-3'
       expect(largestDifference(hidden, await golden('last_hidden'))).toBeLessThan(2e-3);
     }
   } finally {
+    vi.restoreAllMocks();
     runner.destroy();
   }
 });
