@@ -253,4 +253,26 @@ describe('adapters', () => {
     // Nobody can ask for its prefixes any more.
     expect(busy.engine.load().cachedTokens).toBe(0);
   });
+
+  it('keep prefixes of their own, which no news tells: ids alone do not say what they are', async () => {
+    const { gated, busy } = await served(24);
+    const { engine } = busy;
+    await gated.openForGood();
+    for (const [i, id] of ['x', 'y'].entries()) await engine.lora.load({ id, ...CONTENTS[i]! });
+    engine.beginCacheNews();
+    const prompt = Array.from({ length: 40 }, (_, i) => i);
+    const cached = async (jobId: bigint, loraId?: string) => {
+      const { end } = await busy.serve(request(jobId, prompt, { maxNewTokens: 2, ...(loraId ? { loraId } : {}) }));
+      return end?.type === 'finished' ? end.cachedTokens : undefined;
+    };
+    expect(await cached(1n, 'x')).toBe(0);
+    expect([await cached(2n, 'y'), await cached(3n, 'x')]).toEqual([0, 39]);
+    expect(engine.takeCacheNews(100)).toEqual([]);
+    expect(await cached(4n)).toBe(0);
+    expect(engine.takeCacheNews(100)).toMatchObject([{ type: 'stored', parent: undefined, ids: prompt.slice(0, 32) }]);
+    await engine.lora.unload('x');
+    expect(engine.takeCacheNews(100)).toEqual([]);
+    await engine.lora.load({ id: 'x', ...CONTENTS[2]! });
+    expect(await cached(5n, 'x')).toBe(0);
+  });
 });

@@ -1,6 +1,7 @@
 import type { FailureCode } from '../contract/failure-codes.ts';
 import type { AdapterFiles } from '../model/read-adapter.ts';
 import type { Runner } from '../model/runner.ts';
+import { kvRootOf } from './kv-root.ts';
 import type { Refusal } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { settledWithin } from './settled-within.ts';
@@ -38,11 +39,6 @@ const CODES: Readonly<Record<string, FailureCode>> = {
 export interface LoraCounts {
   readonly slots: number;
   readonly adapters: readonly LoadedLora[];
-}
-
-/** Whose prefixes may be shared: (weights version, adapter's version). There is one version of weights. */
-export function kvRootOf(version: number | undefined): string {
-  return version === undefined ? '0' : `0, adapter ${version}`;
 }
 
 /** An adapter couldn't be loaded or unloaded; the message names it. */

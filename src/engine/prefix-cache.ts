@@ -3,6 +3,7 @@ import { BLOCK_TOKENS, type KvGroupLimits, NO_BLOCK } from '../model/runner.ts';
 import { bestChild, commonTokens } from './best-child.ts';
 import { CacheLog } from './cache-log.ts';
 import type { CacheMatch, CacheNode } from './cache-node.ts';
+import { isAdapted } from './kv-root.ts';
 import { insertByUse, leastUsedLast } from './leaves-by-use.ts';
 
 /**
@@ -203,7 +204,7 @@ export class PrefixCache {
     let root = this.#roots.get(name);
     if (!root) {
       const nothing = { tokens: [], blocks: [], children: [], seen: [] };
-      root = { ...nothing, parent: undefined, id: -1, told: true, locks: 0, usedAt: 0 };
+      root = { ...nothing, parent: undefined, id: -1, told: !isAdapted(name), locks: 0, usedAt: 0 };
       this.#roots.set(name, root);
     }
     return root;
