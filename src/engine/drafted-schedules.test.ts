@@ -19,18 +19,22 @@ function following(known: readonly (readonly number[])[], ids: readonly number[]
 
 const drafted = (ids: readonly number[]) => (ids.length === 0 ? undefined : { ids, match: 2 });
 type NewDrafter = (known: readonly (readonly number[])[], random: Random) => Drafter;
+/** Of the one layer, where a drafter has it. */
+const WINDOW: Record<string, number> = { 'that are right for a while, over a window': 20 };
+const rightForAWhile: NewDrafter = (known, random) => ({
+  draft: (ids, most) => {
+    const right = random.integer(0, 6);
+    return drafted(following(known, ids, most).map((id, i) => (i < right ? id : random.integer(0, VOCAB - 1))));
+  },
+});
 const DRAFTERS: Record<string, NewDrafter> = {
   'by n-grams': () => new NgramDrafts(),
   'that know what comes': (known) => ({ draft: (ids, most) => drafted(following(known, ids, most)) }),
   'that are always wrong': (known) => ({
     draft: (ids, most) => drafted(following(known, ids, most).map((id) => (id + 1) % VOCAB)),
   }),
-  'that are right for a while': (known, random) => ({
-    draft: (ids, most) => {
-      const right = random.integer(0, 6);
-      return drafted(following(known, ids, most).map((id, i) => (i < right ? id : random.integer(0, VOCAB - 1))));
-    },
-  }),
+  'that are right for a while': rightForAWhile,
+  'that are right for a while, over a window': rightForAWhile,
   'at random': (_, random) => ({
     draft: (_ids, most) => drafted(Array.from({ length: random.integer(0, most) }, () => random.integer(0, VOCAB - 1))),
   }),
@@ -39,7 +43,7 @@ const DRAFTERS: Record<string, NewDrafter> = {
 test.each(Object.keys(DRAFTERS))(
   'random schedules with drafts %s: each sample has what it has alone, without',
   async (name) => {
-    const open = () => CpuRunner.load(TINY.checkpoint, TINY.config, RUNNER_OPTIONS);
+    const open = () => CpuRunner.load(TINY.checkpoint, TINY.config, { ...RUNNER_OPTIONS, windows: [WINDOW[name]] });
     const alone = outcomesAlone(open, LIMITS, ID_GRAMMARS);
     const reached = nothingReached();
     const counts = { drafts: 0, drafted: 0, accepted: 0 };
