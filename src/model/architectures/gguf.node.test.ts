@@ -114,7 +114,9 @@ async function run(config: ModelConfig, checkpoint: Checkpoint) {
   return { decoder, logits: referenceDecoder(decoder, weights, [5, 80, 300, 7, 7]).logits };
 }
 
-test.each(MODELS)('%s as GGUF is the model that it is as safetensors', async (model, how, change = {}) => {
+const CASES = MODELS.map(([model, how, change = {}]) => ({ model, how, change }));
+
+test.each(CASES)('$model as GGUF is the model that it is as safetensors', async ({ model, how, change }) => {
   const raw = { ...(await keysOf(model)), ...change };
   const original = await openSafetensors(bytesSource('m.safetensors', await golden(model, 'model.safetensors')));
   const opened = await openGguf(bytesSource('m.gguf', await writeGgufModel(original, raw, how)));
