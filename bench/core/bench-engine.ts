@@ -1,7 +1,7 @@
 import type { TokenBytes } from '../../src/checkpoint/token-bytes.ts';
 import { Engine } from '../../src/engine/engine.ts';
 import { ENGINE_DEFAULTS } from '../../src/engine/engine-defaults.ts';
-import type { EngineLimits, StepTimes } from '../../src/engine/engine-options.ts';
+import type { EngineLimits, EngineOptions, StepTimes } from '../../src/engine/engine-options.ts';
 import type { EngineEvent } from '../../src/engine/event.ts';
 import type { Grammars } from '../../src/engine/grammars.ts';
 import type { Constraint, EngineRequest, RequestSampling } from '../../src/engine/request.ts';
@@ -42,7 +42,7 @@ export class BenchEngine {
     tokens: TokenBytes,
     limits: Partial<EngineLimits> = {},
     grammars?: Grammars,
-    speculation: 'auto' | 'off' = 'off',
+    speculation: EngineOptions['speculation'] = 'off',
   ) {
     this.engine = new Engine({
       runner: this.#counted(runner),

@@ -48,7 +48,10 @@ function idBefore(id: number, cycle: number): number {
   return first + ((id - first + cycle - 1) % cycle);
 }
 
-/** The temperature at which the round is kept to with chance `kept`: the next id's logit is about √hidden, others' are normal. */
+/**
+ * The temperature at which the round is kept to with chance `kept`: the next id's logit is √hidden, others' are normal, all times an
+ * embedding's length.
+ */
 export function temperatureFor(kept: number, hiddenSize: number, vocabSize: number): number {
   let [low, high] = [0.05, 50];
   for (let i = 0; i < 60; i++) {
@@ -57,5 +60,7 @@ export function temperatureFor(kept: number, hiddenSize: number, vocabSize: numb
     if (1 / (1 + Math.exp(other)) > kept) low = t;
     else high = t;
   }
-  return low;
+  // As randomCheckpoint makes them: ±[a, 2a), a power of two.
+  const a = 2 ** Math.round(Math.log2(0.65 / Math.sqrt(hiddenSize)));
+  return low * a * Math.sqrt((7 / 3) * hiddenSize);
 }
