@@ -2,24 +2,10 @@ import { firstVisibleBlock } from '../gpu/visible-blocks.ts';
 import { BLOCK_TOKENS, type BlockCopy, type KvGroupLimits, NO_BLOCK } from '../model/runner.ts';
 import { BlockPool } from './block-pool.ts';
 import type { CacheMatch, CacheNode } from './cache-node.ts';
+import type { KvKey } from './kv-key.ts';
 import { PendingCopies } from './pending-copies.ts';
 import { PrefixCache } from './prefix-cache.ts';
-import type { SequenceKv } from './sequence-kv.ts';
-
-/** Who may share blocks with whom, and which of a sequence's tokens may be shared at all. */
-export interface KvKey {
-  /** Weights version and adapter; of a private one its request too. */
-  readonly root: string;
-  /** Its input isn't all token ids: it shares with others of its root alone, and nothing stays when these have ended. */
-  readonly private: boolean;
-}
-
-/** A part of a block that a running sequence has computed, to be copied. */
-export interface BorrowedTail {
-  readonly from: SequenceKv;
-  /** Tokens that match in all, its whole blocks included. */
-  readonly tokens: number;
-}
+import type { BorrowedTail, SequenceKv } from './sequence-kv.ts';
 
 /**
  * Blocks for all sequences, of each KV group: free ones, shared ones behind the prefix cache, and each sequence's own.
@@ -39,13 +25,18 @@ export class KvCache {
   /** Own blocks that windows have passed, but copies read. */
   #passed: { readonly group: number; readonly block: number }[] = [];
 
-  constructor(groups: readonly KvGroupLimits[], options: { readonly prefixCache: boolean }) {
+  /** `toldBlocks`: news tell of cached blocks of tokens with numbers below it; default: the blocks of the first group. */
+  constructor(
+    groups: readonly KvGroupLimits[],
+    options: { readonly prefixCache: boolean; readonly toldBlocks?: number },
+  ) {
     this.#groups = groups;
     this.#windowed = groups.flatMap(({ window }, g) => (window === undefined ? [] : [g]));
     this.#pools = groups.map(({ blocks }) => new BlockPool(blocks));
     const release = (group: number, block: number) => this.#pools[group]!.release([block]);
-    this.#prefixes = new PrefixCache(groups, release);
-    this.#private = new PrefixCache(groups, release);
+    const told = options.toldBlocks ?? groups[0]!.blocks;
+    this.#prefixes = new PrefixCache(groups, release, told);
+    this.#private = new PrefixCache(groups, release, told);
     this.#enabled = options.prefixCache;
   }
 

@@ -1,6 +1,7 @@
 import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
 import { decoderKernels } from '../model/decoder-kernels.ts';
 import type { GpuRunner } from '../model/gpu-runner.ts';
+import { poolTokens } from '../model/kv-layout.ts';
 import { type LoadOptions, loadDecoder } from '../model/load-decoder.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import { Engine } from './engine.ts';
@@ -70,7 +71,7 @@ async function load(on: ModelDevice, parts: EngineParts): Promise<LoadedEngine> 
     refused: life.refused(runner.compileLate(() => engine.prefilling)),
     layers: config.layers!,
     contextLength: runner.limits.contextLength,
-    poolTokens: runner.limits.kvGroups[0]!.blocks * BLOCK_TOKENS,
+    poolTokens: poolTokens(runner.limits.kvGroups, runner.limits.contextLength),
     gpuBuffers: () => runner.allocatedBuffers,
     lost: life.lost,
     destroy: () => {
@@ -100,6 +101,7 @@ async function loadRunner(
   const { maxStorageBufferBindingSize, maxBufferSize } = device.limits;
   const needs = decoderKernels(checkpoint, config, {
     quantisation: options.quantisation,
+    adapters: options.adapters,
     bindingLimit: Math.min(maxStorageBufferBindingSize, maxBufferSize),
   });
   return loadWithKernels(on, needs, kernels, (choices) =>

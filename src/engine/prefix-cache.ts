@@ -22,14 +22,16 @@ export class PrefixCache {
   /** Of each windowed group: nodes with a block that nobody sees, the least recently seen first. */
   readonly #unseen: readonly Set<CacheNode>[];
   readonly #freeIds: number[] = [];
+  readonly #toldIds: number;
   #clock = 0;
   #nodes = 0;
   #lockedNodes = 0;
 
-  /** `release` takes a block of a group back that the cache no longer holds. */
-  constructor(groups: readonly KvGroupLimits[], release: (group: number, block: number) => void) {
+  /** `release` takes a block of a group back that the cache no longer holds; `told`: news tell of nodes with ids below it. */
+  constructor(groups: readonly KvGroupLimits[], release: (group: number, block: number) => void, told: number) {
     this.#groups = groups;
     this.#release = release;
+    this.#toldIds = told;
     this.#blocks = groups.map(() => 0);
     this.#unseen = groups.map(() => new Set());
     this.#log = new CacheLog();
@@ -141,8 +143,8 @@ export class PrefixCache {
       parent: above,
       tokens: [...tokens],
       id,
-      // A node takes the numbers for those of its first group's blocks.
-      told: above.told && id < this.#groups[0]!.blocks,
+      // Who hears of more blocks than the pool has takes it for a lie.
+      told: above.told && id < this.#toldIds,
       blocks: blocks.map(() => NO_BLOCK),
       children: [],
       locks: 0,

@@ -1,6 +1,6 @@
 import { BLOCK_TOKENS } from '../model/runner.ts';
-import type { BorrowedTail } from './kv-cache.ts';
 import type { Sequence } from './sequence.ts';
+import type { BorrowedTail } from './sequence-kv.ts';
 
 /** Tokens that both begin with and `a` need not compute; the last one's logits are each one's own. */
 function common(a: Sequence, b: Sequence): number {

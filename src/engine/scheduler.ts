@@ -1,4 +1,4 @@
-import { mostChunkRows } from '../model/kv-layout.ts';
+import { mostChunkRows, poolTokens } from '../model/kv-layout.ts';
 import { BLOCK_TOKENS, type RunnerLimits } from '../model/runner.ts';
 import { type AdmissionPolicy, admissionOrder } from './admission-order.ts';
 import type { CacheMatch } from './cache-node.ts';
@@ -68,7 +68,7 @@ export class Scheduler {
     this.limits = { ...limits, maxRunning };
     this.#pace = pace;
     this.#now = now;
-    this.kv = new KvCache(runner.kvGroups, limits);
+    this.kv = new KvCache(runner.kvGroups, { ...limits, toldBlocks: Math.ceil(this.maxTokens / BLOCK_TOKENS) });
     this.#drafts = speculation && new StepDrafts(speculation, runner, this.kv);
     this.#chunkRows = Math.min(runner.maxRows, mostChunkRows(runner.kvGroups));
     this.#freeSlots = Array.from({ length: maxRunning }, (_, i) => maxRunning - 1 - i);
@@ -83,14 +83,14 @@ export class Scheduler {
     return this.#running;
   }
 
-  /** KV slots neither free nor evictable, of the fullest pool; in slots of the first. */
+  /** Of `maxTokens` the share that the fullest pool has neither free nor evictable. */
   get usedTokens(): number {
-    return this.kv.usedBlocks * BLOCK_TOKENS;
+    return Math.ceil((this.kv.usedBlocks * this.maxTokens) / this.#runner.kvGroups[0]!.blocks);
   }
 
-  /** KV slots of the first pool. */
+  /** What the pools hold; see poolTokens. */
   get maxTokens(): number {
-    return this.#runner.kvGroups[0]!.blocks * BLOCK_TOKENS;
+    return poolTokens(this.#runner.kvGroups, this.#runner.contextLength);
   }
 
   /** Tokens of a waiting sequence that are cached. */

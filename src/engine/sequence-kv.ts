@@ -14,3 +14,10 @@ export class SequenceKv {
     return (this.tables[group]?.length ?? 0) - (this.from[group] ?? 0);
   }
 }
+
+/** A part of a block that a running sequence has computed, to be copied. */
+export interface BorrowedTail {
+  readonly from: SequenceKv;
+  /** Tokens that match in all, its whole blocks included. */
+  readonly tokens: number;
+}

@@ -2,7 +2,7 @@ import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import type { LogitsRow, SlotStart, StepSequence } from '../model/runner.ts';
 import { Acceptance } from './acceptance.ts';
 import type { FinishReason } from './event.ts';
-import type { KvKey } from './kv-cache.ts';
+import type { KvKey } from './kv-key.ts';
 import type { LoraHold } from './lora-adapters.ts';
 import type { Matching } from './matching.ts';
 import type { Drafter } from './ngram-drafts.ts';

@@ -1,5 +1,13 @@
 import { describe, expect, it, test } from 'vitest';
-import { blockBytes, type KvGroup, kvGroups, mostChunkRows, poolBlocks, servedPositions } from './kv-layout.ts';
+import {
+  blockBytes,
+  type KvGroup,
+  kvGroups,
+  mostChunkRows,
+  poolBlocks,
+  poolTokens,
+  servedPositions,
+} from './kv-layout.ts';
 
 const GROUPS = [{ layers: [0, 1, 2], kvHeads: 2, headSize: 8, format: 'f32' }] as const;
 const STEP = { maxRows: 20, maxSequences: 3 };
@@ -89,6 +97,9 @@ describe('KV groups', () => {
     expect(servedPositions([{ blocks: 100 }, { blocks: 4, window: 20 }], 1_000)).toBe(1_000);
     expect(mostChunkRows([{ blocks: 100 }, { blocks: 4, window: 20 }])).toBe(29);
     expect(mostChunkRows([{ blocks: 100 }])).toBe(Infinity);
+    expect(poolTokens([{ blocks: 5 }, { blocks: 4, window: 20 }], 1_000)).toBe(80);
+    expect(poolTokens([{ blocks: 4, window: 20 }], 1_000)).toBe(1_000);
+    expect(poolTokens([{ blocks: 90, window: 20 }], 1_000)).toBe(1_440);
   });
 });
 

@@ -144,6 +144,11 @@ export function servedPositions(groups: readonly KvGroupLimits[], contextLength:
   );
 }
 
+/** Tokens that the pools hold, as one number: of the first group's blocks, or of one sequence where its window slides past these. */
+export function poolTokens(groups: readonly KvGroupLimits[], contextLength: number): number {
+  return Math.max(groups[0]!.blocks * BLOCK_TOKENS, servedPositions(groups, contextLength));
+}
+
 /** Rows of one sequence that a step may have, so that its windows and they fit the pools. */
 export function mostChunkRows(groups: readonly KvGroupLimits[]): number {
   return Math.min(...groups.map((group) => (slides(group) ? slidingRows(group) : Number.POSITIVE_INFINITY)));
