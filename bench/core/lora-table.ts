@@ -29,7 +29,7 @@ export async function loraTable(setting: Setting): Promise<BenchTable> {
     }
   }
   const ids = bench.engine.lora.list().map(({ id }) => id);
-  const lines: readonly (readonly [string, Rows])[] = [
+  const all: readonly (readonly [string, Rows])[] = [
     ['none, before any was loaded', none],
     ['none', none],
     ['one of rank 8, in one row', [ids[0], ...none.slice(1)]],
@@ -37,7 +37,9 @@ export async function loraTable(setting: Setting): Promise<BenchTable> {
     ['eight of rank 8', ids.slice(0, BATCH)],
     ['eight of rank 16', ids.slice(BATCH)],
   ];
-  const best = new Map<string, number>([[lines[0]![0], before]]);
+  const { lines: texts } = request.only ?? {};
+  const lines = all.filter(([name]) => name === 'none' || !texts || texts.some((text) => name.includes(text)));
+  const best = new Map<string, number>([[all[0]![0], before]]);
   for (let round = 0; round < (request.quick ? 1 : 3); round++) {
     for (const [name, rows] of lines) {
       const ms = await stepMs(setting, bench, rows);

@@ -2,9 +2,9 @@ import { ActivateRows } from './activate-rows.ts';
 import { AddNormed } from './add-normed.ts';
 import type { AttentionShape } from './attention.ts';
 import type { Gpu } from './gpu.ts';
-import type { Kernel } from './kernel.ts';
 import type { RowKernel } from './kernel-needs.ts';
 import { LayerNorm } from './layer-norm.ts';
+import { LowRankUpdate } from './low-rank-update.ts';
 import { NormInput } from './norm-input.ts';
 import { Pool } from './pool.ts';
 import { RmsNorm } from './rms-norm.ts';
@@ -13,7 +13,7 @@ import { type QkNorm, Rope } from './rope.ts';
 const rope = (of?: QkNorm) => (gpu: Gpu, shape: AttentionShape) =>
   Rope.compile(gpu, { ...shape, qkNorm: of && { of, epsilon: 0 } });
 
-const COMPILE: Readonly<Record<RowKernel, (gpu: Gpu, attention: AttentionShape) => Promise<Kernel>>> = {
+const COMPILE: Readonly<Record<RowKernel, (gpu: Gpu, attention: AttentionShape) => Promise<unknown>>> = {
   'rms-norm': RmsNorm.compile,
   'layer-norm': LayerNorm.compile,
   'norm-input': NormInput.compile,
@@ -22,6 +22,7 @@ const COMPILE: Readonly<Record<RowKernel, (gpu: Gpu, attention: AttentionShape) 
   'rope head norm': rope('head'),
   'rope row norm': rope('row'),
   'activate-rows': ActivateRows.compile,
+  'low-rank': LowRankUpdate.compile,
   pool: Pool.compile,
 };
 

@@ -56,6 +56,8 @@ export const ROW_KERNELS = [
   'rope row norm',
   // Likewise where an activation isn't the product's finish.
   'activate-rows',
+  // Of LoRA adapters.
+  'low-rank',
   'pool',
 ] as const;
 

@@ -8,7 +8,7 @@ import { type LowRankSlots, outputWords, shrinkSplits, shrunkNumbers } from './l
 import { squaresWords } from './norm-input.ts';
 import { rowWords } from './row-words.ts';
 import { TILE_ROWS } from './weight-format.ts';
-import type { WeightMatrix } from './weight-matrix.ts';
+import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
 
 export interface LowRankBuffers {
   readonly step: GPUBuffer;
@@ -20,11 +20,14 @@ export interface LowRankBuffers {
   readonly output: GPUBuffer;
 }
 
+/** See MatrixPart. */
+type TiledPart = Pick<MatrixPart, 'firstRow' | 'rows' | 'tiles'>;
+
 /** Rows of a product whose numbers lie as a paired matrix's tiles do: the sums, in place of `output`'s. */
 export interface TiledRows {
   /** [rows, tiles · 64] f32. */
   readonly tiles: GPUBuffer;
-  readonly matrix: Pick<WeightMatrix, 'parts'>;
+  readonly matrix: { readonly parts: readonly TiledPart[] };
   /** Rows r and r + half of each 2 · half are pairs. */
   readonly half: number;
 }
@@ -68,18 +71,7 @@ export class LowRankUpdate {
     options: LowRankOptions,
     buffers: LowRankBuffers,
   ): Promise<LowRankUpdate> {
-    const [shrink, expand] = await Promise.all([
-      Kernel.compile(gpu, {
-        name: 'low-rank-shrink',
-        code: [stepCode, shrinkCode],
-        bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
-      }),
-      Kernel.compile(gpu, {
-        name: 'low-rank-expand',
-        code: [stepCode, expandCode],
-        bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
-      }),
-    ]);
+    const [shrink, expand] = await LowRankUpdate.compile(gpu);
     const { columns, outputs, maxRank } = slots.shape;
     const maxRankWords = rowWords(maxRank);
     const { norm, outputStride, scale = 1, from } = options;
@@ -110,6 +102,14 @@ export class LowRankUpdate {
     return new LowRankUpdate([shrink, expand], [shrinkGroup, expandGroup], [shrunkNumbers(slots.shape) / 4, words]);
   }
 
+  static compile(gpu: Gpu): Promise<[shrink: Kernel, expand: Kernel]> {
+    const bindings = ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'] as const;
+    return Promise.all([
+      Kernel.compile(gpu, { name: 'low-rank-shrink', code: [stepCode, shrinkCode], bindings }),
+      Kernel.compile(gpu, { name: 'low-rank-expand', code: [stepCode, expandCode], bindings }),
+    ]);
+  }
+
   encode(pass: GPUComputePassEncoder, rows: number): void {
     this.#shrink.dispatchThreads(pass, this.#shrinkGroup, rows * this.#shrinkThreads);
     this.#expand.dispatchThreads(pass, this.#expandGroup, rows * this.#expandThreads);
@@ -129,7 +129,7 @@ export function inTileOrder({ parts, columns, bytes }: WeightMatrix): WeightMatr
 }
 
 /** Places of a tiled row. */
-export function tiledNumbers({ parts }: Pick<WeightMatrix, 'parts'>): number {
+export function tiledNumbers({ parts }: TiledRows['matrix']): number {
   return parts.reduce((sum, { tiles }) => sum + tiles * TILE_ROWS, 0);
 }
 

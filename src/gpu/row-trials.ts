@@ -7,6 +7,7 @@ import { tryPool } from './encoder-trials.ts';
 import type { RowKernel } from './kernel-needs.ts';
 import { expectNear, type KernelTrial, paddedRows } from './kernel-trial.ts';
 import { squaresOf } from './linear-trial.ts';
+import { tryLowRank } from './low-rank-trial.ts';
 import { squaresWords } from './norm-input.ts';
 import { tryAddNormed, tryFinalNorm, tryNormInput } from './norm-trials.ts';
 import { qkNormReference } from './qk-norm.reference.ts';
@@ -143,5 +144,6 @@ export const ROW_TRIALS: Readonly<Record<RowKernel, (trial: KernelTrial, attenti
   'rope head norm': (trial, attention) => tryRope(trial, attention, 'head'),
   'rope row norm': (trial, attention) => tryRope(trial, attention, 'row'),
   'activate-rows': tryActivateRows,
+  'low-rank': tryLowRank,
   pool: tryPool,
 };

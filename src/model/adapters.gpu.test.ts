@@ -57,7 +57,7 @@ test('golden adapters agree with the reference; beside others each has the bits 
     // Of the first slot's adapter nothing is left in the third.
     await runner.loadAdapter(2, await goldenAdapter('llama-r4-all'));
     await runner.loadAdapter(2, await goldenAdapter('llama-r8-qv-rslora'));
-    const alone = new Map<number | undefined, Float32Array[]>();
+    const alone = new Map<number | undefined, Float32Array<ArrayBuffer>[]>();
     for (const slot of [undefined, 0, 1, 2]) {
       for (const sequence of [0, 1]) {
         const logits = await logitsOf(runner, ids[sequence]!, slot);

@@ -22,6 +22,8 @@ export interface DecoderKernelsOptions {
   readonly quantisation?: Quantisation | undefined;
   /** Bytes that a storage binding may have. */
   readonly bindingLimit: number;
+  /** See LoadOptions. */
+  readonly adapters?: { readonly most: number } | undefined;
 }
 
 /**
@@ -31,7 +33,7 @@ export interface DecoderKernelsOptions {
 export function decoderKernels(
   stored: Checkpoint,
   modelConfig: ModelConfig,
-  { quantisation, bindingLimit }: DecoderKernelsOptions,
+  { quantisation, bindingLimit, adapters }: DecoderKernelsOptions,
 ): KernelNeeds {
   const { config, names, checkpoint } = openDecoder(stored, modelConfig);
   const { hiddenSize, vocabSize, learnedPositions } = config;
@@ -58,6 +60,11 @@ export function decoderKernels(
       experts.add(hiddenSize, layer.feedForward, sources);
     }
     if (biasesEmitted(config, layer)) rows.add('norm-input');
+    if (adapters && adapters.most > 0) {
+      // An update comes before what is a product's finish otherwise.
+      rows.add('low-rank').add(qkNorm ? `rope ${qkNorm} norm` : 'rope');
+      if (layer.feedForward.kind !== 'experts') rows.add('activate-rows');
+    }
   });
   const rmsFirst = config.norm.kind === 'rms' && config.layers[0]!.norms !== 'after';
   if (rmsFirst && learnedPositions !== undefined) rows.add('norm-input');

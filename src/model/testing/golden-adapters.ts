@@ -74,14 +74,14 @@ interface LogitsRunner extends Runner {
 }
 
 /** All positions' logits of `ids`, with the adapter in `slot`. */
-export function logitsOf(
+export async function logitsOf(
   runner: LogitsRunner,
   ids: readonly number[],
   slot: number | undefined,
-): Promise<Float32Array[]> {
+): Promise<Float32Array<ArrayBuffer>[]> {
   const blockTable = blocksFor(ids.length);
   const moreTables = runner.limits.kvGroups.slice(1).map(() => blockTable);
-  return runner.logits({
+  const rows = await runner.logits({
     sequences: [
       {
         ...{ slot: 0, tokens: ids, startPosition: 0, blockTable, moreTables },
@@ -90,6 +90,7 @@ export function logitsOf(
     ],
     logits: ids.map((_, row) => logitsRow(row, 0)),
   });
+  return rows.map((row) => row.slice());
 }
 
 /** The largest difference of any number. */
