@@ -14,6 +14,8 @@ export interface ModelAbout {
   readonly bases: readonly string[];
   /** The model's config.json, or what a .gguf says in its place. */
   readonly config: Readonly<Record<string, unknown>>;
+  /** Room for LoRA adapters beside it that nodes keep; undefined: none. */
+  readonly adapters?: { readonly most: number; readonly maxRank: number };
   /** What its weights are, without what isn't loaded; undefined where it can't be told. */
   readonly tensors: readonly TensorCount[] | undefined;
 }
@@ -26,13 +28,14 @@ export function parseAbout(text: string, source: string): ModelAbout {
   } catch {
     throw new CheckpointError(`${source}: not JSON`);
   }
-  const { bases, config, tensors } = (value ?? {}) as Record<string, unknown>;
+  const { bases, config, tensors, adapters } = (value ?? {}) as Record<string, unknown>;
   if (!Array.isArray(bases) || !bases.every(isBase)) throw new CheckpointError(`${source}: bases are no URLs`);
   if (typeof config !== 'object' || config === null) throw new CheckpointError(`${source}: config is missing`);
   if (tensors !== undefined && !(Array.isArray(tensors) && tensors.every(isCount))) {
     throw new CheckpointError(`${source}: tensors are no counts`);
   }
-  return { bases, config: config as ModelAbout['config'], tensors };
+  if (adapters !== undefined && !isRoom(adapters)) throw new CheckpointError(`${source}: adapters are no counts`);
+  return { bases, config: config as ModelAbout['config'], tensors, ...(adapters === undefined ? {} : { adapters }) };
 }
 
 /** Whether a file's name can go behind it: of HTTP, a folder, and without user, query and fragment. */
@@ -40,6 +43,12 @@ export function isBase(text: unknown): text is string {
   if (typeof text !== 'string' || !URL.canParse(text)) return false;
   const url = new URL(text);
   return /^https?:$/.test(url.protocol) && url.href === `${url.origin}${url.pathname}` && text.endsWith('/');
+}
+
+function isRoom(value: unknown): value is NonNullable<ModelAbout['adapters']> {
+  const { most, maxRank } = (value ?? {}) as Record<string, unknown>;
+  const isSize = (size: unknown) => Number.isSafeInteger(size) && (size as number) >= 1 && (size as number) <= 4096;
+  return isSize(most) && isSize(maxRank);
 }
 
 function isCount(value: unknown): value is TensorCount {

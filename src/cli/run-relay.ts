@@ -27,6 +27,9 @@ export interface RelayFlags extends TrustFlags {
   readonly ranks?: number;
   readonly schedulePolicy: SchedulePolicyName;
   readonly auditShare: number;
+  readonly lora: readonly string[];
+  readonly maxLoras: number;
+  readonly maxLoraRank: number;
 }
 
 export interface RunningRelay {
@@ -80,6 +83,9 @@ export async function runRelay(
       ...(flags.ranks === undefined ? {} : { ranks: flags.ranks }),
       schedulePolicy: flags.schedulePolicy,
       auditShare: flags.auditShare,
+      loras: flags.lora.map(loraOf),
+      maxLoras: Math.max(flags.maxLoras, flags.lora.length),
+      maxLoraRank: flags.maxLoraRank,
       // The standard output is the command's own.
       logger: pino({ level: process.env.SHOAL_LOG ?? 'warn' }, pino.destination({ dest: 2, sync: true })),
     });
@@ -92,6 +98,13 @@ export async function runRelay(
   } catch (error) {
     throw relayError(error);
   }
+}
+
+/** NAME=FOLDER of --lora. */
+function loraOf(text: string): { readonly name: string; readonly path: string } {
+  const at = text.indexOf('=');
+  if (at < 1 || at === text.length - 1) throw new CliError(`--lora takes NAME=FOLDER, got ${JSON.stringify(text)}.`, 2);
+  return { name: text.slice(0, at), path: text.slice(at + 1) };
 }
 
 /** An address that listens everywhere is reached here at loopback. */

@@ -18,6 +18,9 @@ export function checkRanges(request: GenerateRequest, sampling: SamplingParams |
   checkInput(request, model);
   if (sampling) checkSampling(sampling, model);
   checkReturnOptions(request, model);
+  if (request.loraId !== '' && model.adapterId && model.adapterId(request.loraId) === undefined) {
+    throw invalid('lora_id', 'must name an adapter that is loaded.');
+  }
   if (request.dataParallelRank !== undefined) {
     const rank = request.dataParallelRank;
     if (rank < 0) throw invalid('data_parallel_rank', `must be >= 0, got ${rank}.`);

@@ -49,7 +49,9 @@ export function normaliseRequest(request: GenerateRequest, model: ModelLimits): 
   if (model.poolTokens !== undefined && inputIds.length > model.poolTokens) {
     throw overPool(inputIds.length, model.poolTokens);
   }
-  return { ...asked, ...bounds, sampling: { ...sampling, seed }, priority };
+  const loraId = request.loraId === '' ? undefined : model.adapterId?.(request.loraId);
+  const lora = loraId === undefined ? {} : { loraId };
+  return { ...asked, ...bounds, ...lora, sampling: { ...sampling, seed }, priority };
 }
 
 /** A prompt that no node can hold, whoever else runs. */

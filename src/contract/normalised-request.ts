@@ -13,6 +13,8 @@ export interface ModelLimits {
   readonly poolTokens?: number;
   /** Number of ranks the operator fixed; undefined where any number of nodes may come. */
   readonly ranks?: number;
+  /** The id of a LoRA adapter that requests may name by its id or name; unset: none are served. */
+  readonly adapterId?: ((idOrName: string) => string | undefined) | undefined;
   /** Whether a request's priority counts; false where unset. */
   readonly servesPriority?: boolean;
 }
@@ -89,6 +91,8 @@ export interface NormalisedRequest {
   readonly rank: number | undefined;
   /** Higher ones first; 0 unless the client gave one. In int32. */
   readonly priority: number;
+  /** The LoRA adapter that it is made with. */
+  readonly loraId?: string;
   /** Set: an EmbedRequest. Each is a sample that makes no token, and `inputIds` are all of theirs, one after the other. */
   readonly embedInputs?: readonly EmbedInput[];
 }

@@ -7,6 +7,7 @@ import type { EngineLoad } from '../engine/engine-load.ts';
 import { loadEmbedder } from '../engine/load-embedder.ts';
 import { type EngineParts, loadEngine } from '../engine/load-engine.ts';
 import type { LoadedModel } from '../engine/loaded-model.ts';
+import type { LoraAdapters } from '../engine/lora-adapters.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
 import { EmbedTarget } from './embed-target.ts';
 import type { CommandTarget } from './session-options.ts';
@@ -19,6 +20,8 @@ export interface ServedModel extends LoadedModel {
   /** Sequences, or texts, that the relay may give at a time. */
   readonly maxRunning: number;
   load(): EngineLoad;
+  /** Undefined: the model takes no LoRA adapters. */
+  readonly lora: LoraAdapters | undefined;
 }
 
 export interface ServedParts extends Omit<EngineParts, 'onEvents'> {
@@ -35,13 +38,14 @@ export async function loadServed(gpu: GPU, parts: ServedParts): Promise<ServedMo
   if (task === 'generate') {
     const loaded = await loadEngine(gpu, { ...rest, onEvents: (events) => report(events.flatMap(nodeEvents)) });
     const { engine } = loaded;
-    return { ...loaded, task, target: engine, maxRunning: engine.load().maxRunning, load: () => engine.load() };
+    const lora = engine.lora.slots > 0 ? engine.lora : undefined;
+    return { ...loaded, task, target: engine, maxRunning: engine.load().maxRunning, load: () => engine.load(), lora };
   }
   const loaded = await loadEmbedder(gpu, rest);
   const { embedder, poolTokens } = loaded;
   const maxRunning = EMBED_STEPS * embedder.load().maxRunning;
   const load = () => loadOf(embedder.load(), poolTokens, maxRunning);
-  return { ...loaded, task, target: new EmbedTarget(embedder, report), maxRunning, load };
+  return { ...loaded, task, target: new EmbedTarget(embedder, report), maxRunning, load, lora: undefined };
 }
 
 /** Of a .gguf, which has no config.json, it is to generate. */

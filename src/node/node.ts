@@ -15,8 +15,9 @@ import { isOutdated } from './is-outdated.ts';
 import { loadServed, type ServedModel } from './load-served.ts';
 import { logRequest } from './log-request.ts';
 import type { DetachKey, JoinRequest, NodeMessage } from './messages.ts';
-import { fetchManifest } from './model-files.ts';
+import { fetchAbout, fetchManifest } from './model-files.ts';
 import type { ModelShelf } from './model-shelf.ts';
+import { NodeAdapters } from './node-adapters.ts';
 import { pause } from './pause.ts';
 import { RelayAccess } from './relay-access.ts';
 import { RelayUnreachableError } from './relay-unreachable-error.ts';
@@ -161,7 +162,9 @@ export class Node {
     const { manifest, digest } = await fetchManifest(relayUrl, signal, ask);
     const onTrouble = (trouble: string | undefined) =>
       this.#state('loading', trouble === undefined ? '' : `${trouble}; trying again`);
-    const load = (files: ModelFiles) => this.#loadOnto(gpu, files, manifest, join);
+    const { adapters } = await fetchAbout(relayUrl, signal, ask);
+    const budget = adapters ? { ...join.budget, adapters } : join.budget;
+    const load = (files: ModelFiles) => this.#loadOnto(gpu, files, manifest, { ...join, budget });
     const loaded = await this.#shelf.load({ manifest, digest }, { relayUrl, signal, ask, onTrouble }, load);
     return { loaded, digest };
   }
@@ -221,6 +224,7 @@ export class Node {
       layers: { from: 0, to: loaded.layers },
       adapter,
     });
+    const report: Session['report'] = (events) => this.#session?.report(events);
     const transport = createConnectTransport({
       baseUrl: join.relayUrl,
       useBinaryFormat: true,
@@ -230,6 +234,7 @@ export class Node {
       client: createClient(NodeRelay, transport),
       identity,
       target,
+      adapters: loaded.lora && new NodeAdapters(loaded.lora, (path) => this.#adapterFile(join.relayUrl, path), report),
       load: () => nodeLoad(loaded.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),
       onKey: (key, rank) => {
@@ -247,6 +252,13 @@ export class Node {
       onProfile: (profile) => this.#profiled(profile),
       random: Math.random,
     });
+  }
+
+  async #adapterFile(relayUrl: string, path: string): Promise<Uint8Array> {
+    const ask = this.#access?.ask ?? fetch;
+    const response = await ask(`${relayUrl}/model/adapters/${path}`, { signal: this.#left.signal });
+    if (!response.ok) throw new Error(`an adapter's file came with status ${response.status}`);
+    return new Uint8Array(await response.arrayBuffer());
   }
 
   #tellSession(): void {

@@ -5,6 +5,7 @@ import type { AdmissionPolicy } from '../engine/admission-order.ts';
 import type { CacheNews } from '../engine/cache-log.ts';
 import type { Profile, ProfileRequest } from '../engine/profile.ts';
 import type { EngineRequest } from '../engine/request.ts';
+import type { NodeAdapters } from './node-adapters.ts';
 
 /** What a session drives: the engine, as the relay's commands need it. */
 export interface CommandTarget {
@@ -43,6 +44,8 @@ export interface SessionOptions {
   /** What Attach tells, but for `resume`. */
   readonly identity: AttachRequest;
   readonly target: CommandTarget;
+  /** Unset: the model takes no LoRA adapters. */
+  readonly adapters?: NodeAdapters | undefined;
   readonly load: () => MessageInitShape<typeof NodeLoadSchema>;
   readonly onState: (state: SessionState, detail: string) => void;
   /** The session's key, whenever it changes. */

@@ -3,15 +3,18 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import {
   type AttachRequest,
   AttachRequestSchema,
+  type LoadAdapter,
   type NodeCommand,
   type NodeEventSchema,
   type Profile,
   ResumeSchema,
+  type UnloadAdapter,
   type Welcome,
 } from '../contract/gen/node_relay_pb.ts';
 import { isOtherBuild } from '../contract/other-build.ts';
 import { backoffMs } from './backoff.ts';
 import { refusedEmbed } from './embed-target.ts';
+import { refusedAdapter } from './node-adapters.ts';
 import { ReportQueue } from './report-queue.ts';
 import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
 import { FENCED, REFUSALS } from './session-statuses.ts';
@@ -153,6 +156,7 @@ export class Session {
     if (!welcome.resumed) {
       this.#forget();
       this.#options.target.beginCacheNews();
+      this.#options.adapters?.reset();
     }
     this.#queue.acknowledge(welcome.lastReportSeq);
     this.#attached = { sessionToken, relayEpoch, sessionEpoch, leaseMs, heartbeatMs };
@@ -180,6 +184,11 @@ export class Session {
       this.#options.onRequest?.(value);
       if (target.embed) target.embed(value);
       else this.#queue.push(refusedEmbed(value));
+    } else if (name === 'loadAdapter' || name === 'unloadAdapter') {
+      const { adapters } = this.#options;
+      if (!adapters) this.#queue.push([refusedAdapter(value)]);
+      else if (name === 'loadAdapter') adapters.load(value as LoadAdapter);
+      else adapters.unload(value as UnloadAdapter);
     } else if (name === 'abort') target.abort(value.jobId);
     else if (name === 'grant') target.grant(value.jobId, value.index, value.credit);
     else if (name === 'drain') this.#draining = true;

@@ -34,6 +34,7 @@ export function engineRequest(generate: Generate): EngineRequest {
   return {
     jobId: generate.jobId,
     inputIds: generate.inputIds,
+    ...(generate.loraId === '' ? {} : { loraId: generate.loraId }),
     ...(generate.inputEmbeds.length > 0 ? { inputEmbeds: floatsOf(generate.inputEmbeds) } : {}),
     samples: generate.samples,
     sampling: {
@@ -233,6 +234,7 @@ export function nodeLoad(load: EngineLoad, page: PageLoad): MessageInitShape<typ
     cachedTokens: load.cachedTokens,
     waitingUncachedTokens: load.waitingUncachedTokens,
     ...page,
+    ...(load.lora === undefined ? {} : { loraSlots: load.lora.slots, loraUsed: load.lora.adapters.length }),
     ...(load.cacheHitRate === undefined ? {} : { cacheHitRate: load.cacheHitRate }),
     ...(load.speculation === undefined ? {} : draftCounts(load.speculation)),
   };

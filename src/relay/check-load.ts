@@ -7,7 +7,8 @@ import type { NodeFacts } from './node-facts.ts';
  * given: of those that the relay has ended since, it may not know yet.
  */
 export function checkLoad(load: NodeLoad, facts: NodeFacts, givenSamples: number): NodeLoad {
-  const { retracted = 0, waiting } = load;
+  const { retracted = 0, waiting, loraSlots = 0, loraUsed = 0 } = load;
+  if (loraSlots > 4096 || loraUsed > loraSlots) throw new Lie('more adapters than it has slots for');
   if ((load.usedTokens ?? 0) > facts.poolTokens) throw new Lie('more used tokens than its pool has');
   if ((load.cachedTokens ?? 0) > facts.poolTokens) throw new Lie('more cached tokens than its pool has');
   if (retracted > givenSamples) throw new Lie('more retracted sequences than it was given');

@@ -32,6 +32,8 @@ export interface FleetEvents {
   onChange(): void;
   onTokens(count: number, ms: number | undefined): void;
   onEmbedded(tokens: number): void;
+  /** A session began. */
+  onOpened(link: NodeLink): void;
 }
 
 /** Ends of sessions that are no loss: planned ones. */
@@ -115,6 +117,7 @@ export class Fleet implements LinkOwner {
     const { relayEpoch, prefixes, losses } = this;
     const link = new NodeLink(facts, rank, { ...this.settings, relayEpoch, prefixes, losses }, this, trusted);
     this.sessions.set(link.token, link);
+    this.events.onOpened(link);
     this.log.info({ rank, node: facts.nodeId, adapter: facts.adapter }, 'node attached');
     this.drainOther(link, facts.build);
     return link.attach(++this.lastEpoch, undefined, signal);

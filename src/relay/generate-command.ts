@@ -62,6 +62,7 @@ export function generateCommand(job: Job, maxNewTokens: number): Generate {
     hiddenStates: request.hiddenStates,
     inputEmbeds: inputEmbeds ? bytesOf(inputEmbeds) : new Uint8Array(),
     traceparent: job.traceparent ?? '',
+    loraId: request.loraId ?? '',
     ...(constraint ? { constraint: { case: CASES[constraint.kind], value: constraint.text } } : {}),
   });
 }

@@ -103,10 +103,10 @@ export class Job {
     );
   }
 
-  /** What its prompt has in common with others, see blockHashes; embeddings, given or asked for, have nothing. */
+  /** What its prompt has in common with others, see blockHashes; embeddings, given or asked for, have nothing, nor has what an adapter makes. */
   get prefix(): readonly number[] {
-    const { inputEmbeds, embedInputs, inputIds } = this.request;
-    this.hashes ??= inputEmbeds || embedInputs ? [] : blockHashes(inputIds);
+    const { inputEmbeds, embedInputs, loraId, inputIds } = this.request;
+    this.hashes ??= inputEmbeds || embedInputs || loraId !== undefined ? [] : blockHashes(inputIds);
     return this.hashes;
   }
 

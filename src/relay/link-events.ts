@@ -3,6 +3,7 @@ import { type CheckedProfile, checkProfile } from './check-profile.ts';
 import { type JobEventListener, takeJobEvent } from './job-event.ts';
 import { Lie } from './lie.ts';
 import type { LinkSettings } from './link-settings.ts';
+import type { LinkAdapters } from './lora/link-adapters.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
 import type { PendingAnswers } from './pending-answers.ts';
@@ -18,6 +19,7 @@ export interface LinkEventParts extends JobEventListener {
   readonly flushes: PendingFlushes;
   readonly profiles: PendingAnswers<CheckedProfile>;
   readonly prefixes: NodePrefixes;
+  readonly adapters: LinkAdapters;
   readonly settings: LinkSettings;
 }
 
@@ -49,7 +51,7 @@ export class LinkEvents {
 
   /** Events of no job. False: it is another. */
   private takeOwn({ jobId, event }: NodeEvent, load: NodeLoad | undefined): boolean {
-    const { facts, flushes, profiles, prefixes } = this.parts;
+    const { facts, flushes, profiles, prefixes, adapters } = this.parts;
     switch (event.case) {
       case 'cacheFlushed': {
         const { flushId, freedTokens } = event.value;
@@ -59,6 +61,9 @@ export class LinkEvents {
       }
       case 'profiled':
         profiles.answer(event.value.profileId, checkProfile(event.value));
+        break;
+      case 'adapterDone':
+        adapters.done(event.value);
         break;
       case 'cacheStored':
         prefixes.stored(event.value);

@@ -97,6 +97,15 @@ function loadOf(link: NodeLink, waiting: readonly Job[], wants: (section: string
       acceptRate: Number(acceptedTokens) / Number(draftedTokens),
     };
   }
+  if (wants('lora') && load?.loraSlots !== undefined && load.loraSlots > 0) {
+    const used = load.loraUsed ?? 0;
+    value.lora = {
+      $typeName: 'sglang.grpc.scheduler.LoRAMetrics',
+      slotsUsed: used,
+      slotsTotal: load.loraSlots,
+      utilization: used / load.loraSlots,
+    };
+  }
   if (wants('disagg')) {
     value.disaggregation = {
       $typeName: 'sglang.grpc.scheduler.DisaggregationMetrics',

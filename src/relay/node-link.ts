@@ -15,6 +15,7 @@ import { LinkClocks } from './link-clocks.ts';
 import { LinkEvents } from './link-events.ts';
 import type { LinkOwner } from './link-owner.ts';
 import type { LinkSettings } from './link-settings.ts';
+import { LinkAdapters } from './lora/link-adapters.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
 import { type Asked, PendingAnswers } from './pending-answers.ts';
@@ -47,6 +48,8 @@ export class NodeLink implements JobHost, StreamSource {
   lied = false;
   /** As it is counted here. */
   readonly speed = new SpeedMeter();
+  /** LoRA adapters that it holds. */
+  readonly adapters: LinkAdapters;
   /** What it caches. */
   readonly prefixes: NodePrefixes;
   private readonly jobs: RunningJobs;
@@ -77,11 +80,15 @@ export class NodeLink implements JobHost, StreamSource {
     this.clocks = new LinkClocks(settings.leaseMs, (why) => this.end(new ConnectError(why, Code.DeadlineExceeded)));
     this.prefixes = settings.prefixes.open(rank, facts.poolTokens, settings.vocabSize);
     this.jobs = new RunningJobs(this.prefixes);
-    const { jobs, flushes, profiles, prefixes } = this;
+    this.adapters = new LinkAdapters(
+      (command) => void this.send(command),
+      () => owner.onLinkChange(this),
+    );
+    const { jobs, flushes, profiles, prefixes, adapters } = this;
     const { tokenStallMs } = settings;
     this.moves = new JobMoves({ link: this, jobs, owner, tokenStallMs, abort: (job) => this.sendAbort(job) });
     this.events = new LinkEvents({
-      ...{ facts, jobs, flushes, profiles, prefixes, settings },
+      ...{ facts, jobs, flushes, profiles, prefixes, adapters, settings },
       onTokens: (count, ms) => {
         this.moves.tokensCame();
         this.madeTokens += count;
@@ -269,6 +276,7 @@ export class NodeLink implements JobHost, StreamSource {
     this.outbox.clear();
     this.flushes.clear();
     this.profiles.clear();
+    this.adapters.clear();
     this.settings.prefixes.close(this.prefixes);
     this.woken.notify();
     this.owner.onLinkEnd(

@@ -15,7 +15,7 @@ export function viewOf(link: NodeLink, job: Job): NodeView {
   const { facts, rank, runningSamples, heldTokens, losses } = link;
   return {
     rank,
-    willing: link.serving && !job.refusedAt(link),
+    willing: link.serving && !job.refusedAt(link) && link.adapters.holds(job.request.loraId),
     fits: fitsAt(job, facts),
     runningSamples,
     maxRunning: facts.maxRunning,

@@ -99,6 +99,11 @@ export interface RelayOptions {
   /** Nodes of one host, and of one session. */
   readonly hostNodes?: number;
   readonly sessionNodes?: number;
+  /** LoRA adapters that nodes keep room for, and the rank that one may have. */
+  readonly maxLoras?: number;
+  /** Those to begin with: what requests name them by, and their folders. */
+  readonly loras?: readonly { readonly name: string; readonly path: string }[];
+  readonly maxLoraRank?: number;
   /** Part of the finished samples that another node scores and the relay redraws, in [0, 1]. */
   readonly auditShare?: number;
   /** Defaults to warnings and worse on the standard output. */
@@ -139,6 +144,8 @@ export const defaultOptions = {
   hostNodes: 128,
   sessionNodes: 8,
   auditShare: 0.02,
+  maxLoras: 0,
+  maxLoraRank: 64,
 } as const;
 
 /** Options with the defaults in place. */
@@ -159,6 +166,7 @@ const MAY_BE_ZERO: ReadonlySet<string> = new Set([
   'rejoinWaitMs',
   'closeGraceMs',
   'maxQueued',
+  'maxLoras',
 ]);
 
 const MAX_TIMER_MS = 2 ** 31 - 1;

@@ -20,6 +20,7 @@ import { guardHandlers } from './guard-handlers.ts';
 import { healthService } from './health-service.ts';
 import { JobTable } from './job-table.ts';
 import { logFaults } from './log-faults.ts';
+import { ServedAdapters } from './lora/served-adapters.ts';
 import { Metrics } from './metrics.ts';
 import { modelPlaces } from './model/model-places.ts';
 import { openModel } from './model/open-model.ts';
@@ -109,9 +110,13 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
         history.tokens(count, ms);
       },
       onEmbedded: (tokens) => metrics.embedded(tokens),
+      onOpened: (link) => adapters.opened(link),
     },
     log,
   );
+  const room = { most: settings.maxLoras, maxRank: settings.maxLoraRank };
+  const adapters = new ServedAdapters(room, () => fleet.links, log);
+  for (const { name, path } of options.loras ?? []) await adapters.load({ name, path, id: '', pinned: true });
   const router = new Router(() => fleet.links, settings);
   const metrics = new Metrics({ modelName: model.name, serving: () => fleet.serving, waiting: () => router.waiting });
   const history = new FleetHistory({ serving: () => fleet.serving, waiting: () => router.waiting.length });
@@ -133,6 +138,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
 
   const scheduler = schedulerService({
     model,
+    adapters,
     fleet,
     table,
     router,
@@ -193,6 +199,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     stallMs: settings.stallMs,
     pageDir: options.pageDir,
     model,
+    adapters,
     places,
     registry: metrics.registry,
     serving,

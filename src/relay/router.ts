@@ -101,7 +101,7 @@ export class Router {
       }
       const { rank } = job.request;
       const candidates = links.filter((link) => rank === undefined || link.rank === rank);
-      const willing = candidates.filter((link) => !job.refusedAt(link));
+      const willing = candidates.filter((link) => !job.refusedAt(link) && link.adapters.holds(job.request.loraId));
       if (willing.length === 0) {
         this.awaitNode(job, candidates.length > 0);
         continue;

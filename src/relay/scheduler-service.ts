@@ -24,6 +24,8 @@ import type { Job } from './job.ts';
 import type { JobTable } from './job-table.ts';
 import { KvEvents } from './kv-events.ts';
 import { loadsOf } from './loads.ts';
+import { loraRpcs } from './lora/lora-rpcs.ts';
+import type { ServedAdapters } from './lora/served-adapters.ts';
 import type { Metrics } from './metrics.ts';
 import { TextEncoder } from './model/text-encoder.ts';
 import type { FleetHistory } from './monitor/fleet-history.ts';
@@ -40,6 +42,7 @@ import { readTrace } from './trace-context.ts';
 
 export interface SchedulerParts {
   readonly model: ServedModel;
+  readonly adapters: ServedAdapters;
   readonly fleet: Fleet;
   readonly table: JobTable;
   readonly router: Router;
@@ -262,37 +265,26 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
 
     stopProfile: (_request, { signal }) => profiles.stop(signal),
 
-    loadLoRAAdapter: refuse('LoadLoRAAdapter'),
-    unloadLoRAAdapter: refuse('UnloadLoRAAdapter'),
-    listLoadedLoRAAdapters: refuse('ListLoadedLoRAAdapters'),
+    ...loraRpcs(parts.adapters),
   };
 }
 
-function limitsOf({ model, fleet, ranks, schedulePolicy }: SchedulerParts): ModelLimits {
+function limitsOf({ model, adapters, fleet, ranks, schedulePolicy }: SchedulerParts): ModelLimits {
   const poolTokens = fleet.largestPool;
   return {
     vocabSize: model.vocabSize,
     contextLength: model.contextLength,
     eosTokenIds: model.eosTokenIds,
     hiddenSize: model.hiddenSize,
+    ...(adapters.room.most > 0 ? { adapterId: (named: string) => adapters.find(named)?.id } : {}),
     servesPriority: schedulePolicy === 'priority',
     ...(poolTokens === undefined ? {} : { poolTokens }),
     ...(ranks === undefined ? {} : { ranks }),
   };
 }
 
-function unimplemented(rpc: string, why = 'this version of shoal does not serve it'): ConnectError {
-  return new ConnectError(`${rpc} is not served: ${why}.`, Code.Unimplemented);
-}
-
 const TASKS = { generate: 'generates text', embed: 'makes embeddings', classify: 'classifies texts' } as const;
 
 function unserves(rpc: string, { name, task }: ServedModel): ConnectError {
-  return unimplemented(rpc, `the model ${name} ${TASKS[task]}`);
-}
-
-function refuse(rpc: string, why?: string): () => never {
-  return () => {
-    throw unimplemented(rpc, why);
-  };
+  return new ConnectError(`${rpc} is not served: the model ${name} ${TASKS[task]}.`, Code.Unimplemented);
 }

@@ -6,6 +6,7 @@ import type { Registry } from 'prom-client';
 import sirv from 'sirv';
 import type { ListeningServer } from './grpc-server.ts';
 import type { ConnectionCount } from './limits/connection-count.ts';
+import type { ServedAdapters } from './lora/served-adapters.ts';
 import type { ModelPlaces } from './model/model-places.ts';
 import { serveModelFile } from './model-files.ts';
 import type { ServedModel } from './served-model.ts';
@@ -25,6 +26,7 @@ export interface WebParts extends Omit<RequestParts, 'answer'> {
   readonly model: ServedModel;
   /** Where nodes get the model's files beside the relay. */
   readonly places: ModelPlaces;
+  readonly adapters: ServedAdapters;
   readonly registry: Registry;
   /** Whether a node is serving. */
   readonly serving: () => boolean;
@@ -100,7 +102,7 @@ function secureServer(certificate: Certificate, requests: WebRequests): Listenin
 }
 
 /** Everything that is no rpc. */
-function answers({ model, places, pageDir, registry, serving }: WebParts): Answer {
+function answers({ model, adapters, places, pageDir, registry, serving }: WebParts): Answer {
   const page = pageAnswer(pageDir, places.origins);
   const tokenizer = new TokenizerFiles(model);
   return async (request, response, path) => {
@@ -112,7 +114,7 @@ function answers({ model, places, pageDir, registry, serving }: WebParts): Answe
       const text = await registry.metrics();
       response.writeHead(200, { 'content-type': registry.contentType, 'cache-control': 'no-store' }).end(text);
     } else if (
-      !serveModelFile(model, request, response, places.bases) &&
+      !serveModelFile(model, request, response, places.bases, adapters) &&
       !(await tokenizer.serve(request, response, path))
     ) {
       page(request, response);

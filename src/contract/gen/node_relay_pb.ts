@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file node_relay.proto.
  */
 export const file_node_relay: GenFile = /*@__PURE__*/
-  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIrYDCgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIABIqCgdwcm9maWxlGAogASgLMhcuc2hvYWwucmVsYXkudjEuUHJvZmlsZUgAEiYKBWVtYmVkGAsgASgLMhUuc2hvYWwucmVsYXkudjEuRW1iZWRIAEIJCgdjb21tYW5kIosCCgdXZWxjb21lEhMKC3JlbGF5X2Vwb2NoGAEgASgEEhUKDXNlc3Npb25fZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl90b2tlbhgDIAEoCRIMCgRyYW5rGAQgASgNEhAKCGxlYXNlX21zGAUgASgNEhQKDGhlYXJ0YmVhdF9tcxgGIAEoDRIPCgdyZXN1bWVkGAcgASgIEhcKD2xhc3RfcmVwb3J0X3NlcRgIIAEoBBIkCgVidWlsZBgJIAEoCzIVLnNob2FsLnJlbGF5LnYxLkJ1aWxkEjcKD3NjaGVkdWxlX3BvbGljeRgKIAEoDjIeLnNob2FsLnJlbGF5LnYxLlNjaGVkdWxlUG9saWN5IrYDCghHZW5lcmF0ZRIOCgZqb2JfaWQYASABKAQSEQoJaW5wdXRfaWRzGAIgAygNEjAKCHNhbXBsaW5nGAMgASgLMh4uc2hvYWwucmVsYXkudjEuU2FtcGxpbmdQYXJhbXMSJwoHc2FtcGxlcxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLlNhbXBsZRIXCg9vdXRwdXRfbG9ncHJvYnMYBSABKAgSFAoMdG9wX2xvZ3Byb2JzGAYgASgNEhAKCHByaW9yaXR5GAcgASgFEhMKC2xvZ3Byb2JfaWRzGAggAygNEhoKDWxvZ3Byb2Jfc3RhcnQYCSABKA1IAYgBARIVCg1oaWRkZW5fc3RhdGVzGAogASgIEhQKDGlucHV0X2VtYmVkcxgLIAEoDBIVCgtqc29uX3NjaGVtYRgMIAEoCUgAEg8KBXJlZ2V4GA0gASgJSAASFgoMZWJuZl9ncmFtbWFyGA4gASgJSAASGAoOc3RydWN0dXJhbF90YWcYDyABKAlIABITCgt0cmFjZXBhcmVudBgQIAEoCUIMCgpjb25zdHJhaW50QhAKDl9sb2dwcm9iX3N0YXJ0IlgKBUVtYmVkEg4KBmpvYl9pZBgBIAEoBBIqCgZpbnB1dHMYAiADKAsyGi5zaG9hbC5yZWxheS52MS5FbWJlZElucHV0EhMKC3RyYWNlcGFyZW50GAMgASgJIkYKCkVtYmVkSW5wdXQSDQoFaW5kZXgYASABKA0SEQoJaW5wdXRfaWRzGAIgAygNEhYKDnRva2VuX3R5cGVfaWRzGAMgAygNIh4KCkZsdXNoQ2FjaGUSEAoIZmx1c2hfaWQYASABKAQiPgoHUHJvZmlsZRISCgpwcm9maWxlX2lkGAEgASgEEg0KBXN0ZXBzGAIgASgNEhAKCGJ5X3N0YWdlGAMgASgIIjwKBlNhbXBsZRINCgVpbmRleBgBIAEoDRIOCgZjcmVkaXQYAiABKA0SEwoLZW1pdHRlZF9pZHMYAyADKA0i8QIKDlNhbXBsaW5nUGFyYW1zEhMKC3RlbXBlcmF0dXJlGAEgASgCEg0KBXRvcF9wGAIgASgCEg0KBXRvcF9rGAMgASgNEg0KBW1pbl9wGAQgASgCEgwKBHNlZWQYBSABKAQSFgoObWF4X25ld190b2tlbnMYBiABKA0SFgoOc3RvcF90b2tlbl9pZHMYByADKA0SFAoMc3RvcF9zdHJpbmdzGAggAygJEhsKE3NraXBfc3BlY2lhbF90b2tlbnMYCSABKAgSGQoRZnJlcXVlbmN5X3BlbmFsdHkYCiABKAISGAoQcHJlc2VuY2VfcGVuYWx0eRgLIAEoAhIaChJyZXBldGl0aW9uX3BlbmFsdHkYDCABKAISFgoObWluX25ld190b2tlbnMYDSABKA0SFwoPbWFza2VkX3N0b3BfaWRzGA4gAygNEioKDGxvZ2l0X2JpYXNlcxgPIAMoCzIULnNob2FsLnJlbGF5LnYxLkJpYXMiJgoEQmlhcxIQCgh0b2tlbl9pZBgBIAEoDRIMCgRiaWFzGAIgASgCIhcKBUFib3J0Eg4KBmpvYl9pZBgBIAEoBCI2CgVHcmFudBIOCgZqb2JfaWQYASABKAQSDQoFaW5kZXgYAiABKA0SDgoGY3JlZGl0GAMgASgNIgYKBFBpbmciLQoFRHJhaW4SDgoGcmVhc29uGAEgASgJEhQKDGhhbmRfb3Zlcl9tcxgCIAEoDSLMAQoNUmVwb3J0UmVxdWVzdBIVCg1zZXNzaW9uX3Rva2VuGAEgASgJEhMKC3JlbGF5X2Vwb2NoGAIgASgEEhUKDXNlc3Npb25fZXBvY2gYAyABKAQSCwoDc2VxGAQgASgEEhgKEGxhc3RfY29tbWFuZF9zZXEYBSABKAQSKQoGZXZlbnRzGAYgAygLMhkuc2hvYWwucmVsYXkudjEuTm9kZUV2ZW50EiYKBGxvYWQYByABKAsyGC5zaG9hbC5yZWxheS52MS5Ob2RlTG9hZCIpCg5SZXBvcnRSZXNwb25zZRIXCg9sYXN0X3JlcG9ydF9zZXEYASABKAQipAQKCU5vZGVFdmVudBIOCgZqb2JfaWQYASABKAQSDQoFaW5kZXgYAiABKA0SKAoGdG9rZW5zGAMgASgLMhYuc2hvYWwucmVsYXkudjEuVG9rZW5zSAASLAoIZmluaXNoZWQYBCABKAsyGC5zaG9hbC5yZWxheS52MS5GaW5pc2hlZEgAEigKBmZhaWxlZBgFIAEoCzIWLnNob2FsLnJlbGF5LnYxLkZhaWxlZEgAEjUKDWNhY2hlX2ZsdXNoZWQYBiABKAsyHC5zaG9hbC5yZWxheS52MS5DYWNoZUZsdXNoZWRIABI3Cg5pbnB1dF9sb2dwcm9icxgHIAEoCzIdLnNob2FsLnJlbGF5LnYxLklucHV0TG9ncHJvYnNIABIsCghwcm9maWxlZBgIIAEoCzIYLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkSAASMwoMY2FjaGVfc3RvcmVkGAkgASgLMhsuc2hvYWwucmVsYXkudjEuQ2FjaGVTdG9yZWRIABI1Cg1jYWNoZV9yZW1vdmVkGAogASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVSZW1vdmVkSAASNQoNY2FjaGVfY2xlYXJlZBgLIAEoCzIcLnNob2FsLnJlbGF5LnYxLkNhY2hlQ2xlYXJlZEgAEiwKCGVtYmVkZGVkGAwgASgLMhguc2hvYWwucmVsYXkudjEuRW1iZWRkZWRIAEIHCgVldmVudCIaCghFbWJlZGRlZBIOCgZ2YWx1ZXMYASABKAwi4wEKBlRva2VucxIOCgZvZmZzZXQYASABKA0SEQoJdG9rZW5faWRzGAIgAygNEhUKDWNhY2hlZF90b2tlbnMYAyABKA0SEAoIbG9ncHJvYnMYBCADKAISMQoMdG9wX2xvZ3Byb2JzGAUgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBiADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMSLQoNaGlkZGVuX3N0YXRlcxgHIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyK0AQoNSW5wdXRMb2dwcm9icxIQCghwb3NpdGlvbhgBIAEoDRIxCghsb2dwcm9icxgCIAMoCzIfLnNob2FsLnJlbGF5LnYxLk9wdGlvbmFsTG9ncHJvYhIxCgx0b3BfbG9ncHJvYnMYAyADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icxIrCgtpZF9sb2dwcm9icxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyIvCg9PcHRpb25hbExvZ3Byb2ISEgoFdmFsdWUYASABKAJIAIgBAUIICgZfdmFsdWUiGAoGRmxvYXRzEg4KBnZhbHVlcxgBIAMoAiIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiuQIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0SLAoMaGlkZGVuX3N0YXRlGAYgASgLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzIlYKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIPCgtSRUFTT05fU1RPUBABEhEKDVJFQVNPTl9MRU5HVEgQAhIQCgxSRUFTT05fQUJPUlQQA0IJCgdtYXRjaGVkIlAKC0NhY2hlU3RvcmVkEhMKBnBhcmVudBgBIAEoDUgAiAEBEg4KBmJsb2NrcxgCIAMoDRIRCgl0b2tlbl9pZHMYAyADKA1CCQoHX3BhcmVudCIeCgxDYWNoZVJlbW92ZWQSDgoGYmxvY2tzGAEgAygNIg4KDENhY2hlQ2xlYXJlZCI2CgxDYWNoZUZsdXNoZWQSEAoIZmx1c2hfaWQYASABKAQSFAoMZnJlZWRfdG9rZW5zGAIgASgNIl4KCFByb2ZpbGVkEhIKCnByb2ZpbGVfaWQYASABKAQSLQoGc3RhZ2VzGAIgAygLMh0uc2hvYWwucmVsYXkudjEuUHJvZmlsZWRTdGFnZRIPCgdwcm9ibGVtGAMgASgJIm0KDVByb2ZpbGVkU3RhZ2USDQoFc3RhZ2UYASABKAkSDQoFc3RlcHMYAiABKA0SDQoFY2xvY2sYAyABKAkSLwoHa2VybmVscxgEIAMoCzIeLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkS2VybmVsIqIBCg5Qcm9maWxlZEtlcm5lbBIOCgZrZXJuZWwYASABKAkSDQoFY2FsbHMYAiABKAESCgoCbXMYAyABKAESHgoRZ2J5dGVzX3Blcl9zZWNvbmQYBCABKAFIAIgBARITCgZnZmxvcHMYBSABKAFIAYgBARIPCgdyZXBlYXRzGAYgASgNQhQKEl9nYnl0ZXNfcGVyX3NlY29uZEIJCgdfZ2Zsb3BzIicKBkZhaWxlZBIMCgRjb2RlGAEgASgNEg8KB21lc3NhZ2UYAiABKAkioAYKCE5vZGVMb2FkEhQKB3J1bm5pbmcYASABKA1IAIgBARIUCgd3YWl0aW5nGAIgASgNSAGIAQESGAoLdXNlZF90b2tlbnMYAyABKA1IAogBARIXCgptYXhfdG9rZW5zGAQgASgNSAOIAQESGwoOZ2VuX3Rocm91Z2hwdXQYBSABKAFIBIgBARIbCg5jYWNoZV9oaXRfcmF0ZRgGIAEoAUgFiAEBEhgKC21heF9ydW5uaW5nGAcgASgNSAaIAQESGQoMd2VpZ2h0X2J5dGVzGAggASgESAeIAQESFQoIa3ZfYnl0ZXMYCSABKARICIgBARIWCglncHVfYnl0ZXMYCiABKARICYgBARIXCgpoZWFwX2J5dGVzGAsgASgESAqIAQESEwoGaGlkZGVuGAwgASgISAuIAQESFgoJcmV0cmFjdGVkGA0gASgNSAyIAQESGgoNY2FjaGVkX3Rva2VucxgOIAEoDUgNiAEBEiQKF3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zGA8gASgNSA6IAQESEwoGcGF1c2VkGBAgASgISA+IAQESEwoGZHJhZnRzGBMgASgESBCIAQESGwoOZHJhZnRlZF90b2tlbnMYFCABKARIEYgBARIcCg9hY2NlcHRlZF90b2tlbnMYFSABKARIEogBAUIKCghfcnVubmluZ0IKCghfd2FpdGluZ0IOCgxfdXNlZF90b2tlbnNCDQoLX21heF90b2tlbnNCEQoPX2dlbl90aHJvdWdocHV0QhEKD19jYWNoZV9oaXRfcmF0ZUIOCgxfbWF4X3J1bm5pbmdCDwoNX3dlaWdodF9ieXRlc0ILCglfa3ZfYnl0ZXNCDAoKX2dwdV9ieXRlc0INCgtfaGVhcF9ieXRlc0IJCgdfaGlkZGVuQgwKCl9yZXRyYWN0ZWRCEAoOX2NhY2hlZF90b2tlbnNCGgoYX3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zQgkKB19wYXVzZWRCCQoHX2RyYWZ0c0IRCg9fZHJhZnRlZF90b2tlbnNCEgoQX2FjY2VwdGVkX3Rva2VucyJiCg1EZXRhY2hSZXF1ZXN0EhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIOCgZyZWFzb24YBCABKAkiEAoORGV0YWNoUmVzcG9uc2UqTwoJUHJlY2lzaW9uEhkKFVBSRUNJU0lPTl9VTlNQRUNJRklFRBAAEhMKD1BSRUNJU0lPTl9FWEFDVBABEhIKDlBSRUNJU0lPTl9GQVNUEAIqQwoGS3ZUeXBlEhcKE0tWX1RZUEVfVU5TUEVDSUZJRUQQABIPCgtLVl9UWVBFX0YzMhABEg8KC0tWX1RZUEVfRjE2EAIqggEKDlNjaGVkdWxlUG9saWN5Eh8KG1NDSEVEVUxFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1NDSEVEVUxFX1BPTElDWV9MUE0QARIYChRTQ0hFRFVMRV9QT0xJQ1lfRkNGUxACEhwKGFNDSEVEVUxFX1BPTElDWV9QUklPUklUWRADMuUBCglOb2RlUmVsYXkSRgoGQXR0YWNoEh0uc2hvYWwucmVsYXkudjEuQXR0YWNoUmVxdWVzdBobLnNob2FsLnJlbGF5LnYxLk5vZGVDb21tYW5kMAESRwoGUmVwb3J0Eh0uc2hvYWwucmVsYXkudjEuUmVwb3J0UmVxdWVzdBoeLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlc3BvbnNlEkcKBkRldGFjaBIdLnNob2FsLnJlbGF5LnYxLkRldGFjaFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXNwb25zZWIGcHJvdG8z");
+  fileDesc("ChBub2RlX3JlbGF5LnByb3RvEg5zaG9hbC5yZWxheS52MSIzCgVCdWlsZBIXCg9wYWNrYWdlX3ZlcnNpb24YASABKAkSEQoJcGFnZV9oYXNoGAIgASgJIiYKCkxheWVyUmFuZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSJaCgtBZGFwdGVySW5mbxIOCgZ2ZW5kb3IYASABKAkSFAoMYXJjaGl0ZWN0dXJlGAIgASgJEhMKC2Rlc2NyaXB0aW9uGAMgASgJEhAKCGZhbGxiYWNrGAQgASgIIqMDCg1BdHRhY2hSZXF1ZXN0EhgKEHByb3RvY29sX3ZlcnNpb24YASABKA0SJAoFYnVpbGQYAiABKAsyFS5zaG9hbC5yZWxheS52MS5CdWlsZBIPCgdub2RlX2lkGAMgASgJEhQKDG1vZGVsX2RpZ2VzdBgEIAEoCRIsCglwcmVjaXNpb24YBSABKA4yGS5zaG9hbC5yZWxheS52MS5QcmVjaXNpb24SJwoHa3ZfdHlwZRgGIAEoDjIWLnNob2FsLnJlbGF5LnYxLkt2VHlwZRIWCg5jb250ZXh0X2xlbmd0aBgHIAEoDRITCgtwb29sX3Rva2VucxgIIAEoDRITCgttYXhfcnVubmluZxgJIAEoDRIQCghmZWF0dXJlcxgKIAMoCRIqCgZsYXllcnMYCyABKAsyGi5zaG9hbC5yZWxheS52MS5MYXllclJhbmdlEiwKB2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5BZGFwdGVySW5mbxImCgZyZXN1bWUYDSABKAsyFi5zaG9hbC5yZWxheS52MS5SZXN1bWUiZQoGUmVzdW1lEhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAQgASgEIqQECgtOb2RlQ29tbWFuZBILCgNzZXEYASABKAQSEAoIcmVxdWlyZWQYAiABKAgSKgoHd2VsY29tZRgDIAEoCzIXLnNob2FsLnJlbGF5LnYxLldlbGNvbWVIABIsCghnZW5lcmF0ZRgEIAEoCzIYLnNob2FsLnJlbGF5LnYxLkdlbmVyYXRlSAASJgoFYWJvcnQYBSABKAsyFS5zaG9hbC5yZWxheS52MS5BYm9ydEgAEiYKBWdyYW50GAYgASgLMhUuc2hvYWwucmVsYXkudjEuR3JhbnRIABIkCgRwaW5nGAcgASgLMhQuc2hvYWwucmVsYXkudjEuUGluZ0gAEiYKBWRyYWluGAggASgLMhUuc2hvYWwucmVsYXkudjEuRHJhaW5IABIxCgtmbHVzaF9jYWNoZRgJIAEoCzIaLnNob2FsLnJlbGF5LnYxLkZsdXNoQ2FjaGVIABIqCgdwcm9maWxlGAogASgLMhcuc2hvYWwucmVsYXkudjEuUHJvZmlsZUgAEiYKBWVtYmVkGAsgASgLMhUuc2hvYWwucmVsYXkudjEuRW1iZWRIABIzCgxsb2FkX2FkYXB0ZXIYDCABKAsyGy5zaG9hbC5yZWxheS52MS5Mb2FkQWRhcHRlckgAEjcKDnVubG9hZF9hZGFwdGVyGA0gASgLMh0uc2hvYWwucmVsYXkudjEuVW5sb2FkQWRhcHRlckgAQgkKB2NvbW1hbmQiiwIKB1dlbGNvbWUSEwoLcmVsYXlfZXBvY2gYASABKAQSFQoNc2Vzc2lvbl9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX3Rva2VuGAMgASgJEgwKBHJhbmsYBCABKA0SEAoIbGVhc2VfbXMYBSABKA0SFAoMaGVhcnRiZWF0X21zGAYgASgNEg8KB3Jlc3VtZWQYByABKAgSFwoPbGFzdF9yZXBvcnRfc2VxGAggASgEEiQKBWJ1aWxkGAkgASgLMhUuc2hvYWwucmVsYXkudjEuQnVpbGQSNwoPc2NoZWR1bGVfcG9saWN5GAogASgOMh4uc2hvYWwucmVsYXkudjEuU2NoZWR1bGVQb2xpY3kixwMKCEdlbmVyYXRlEg4KBmpvYl9pZBgBIAEoBBIRCglpbnB1dF9pZHMYAiADKA0SMAoIc2FtcGxpbmcYAyABKAsyHi5zaG9hbC5yZWxheS52MS5TYW1wbGluZ1BhcmFtcxInCgdzYW1wbGVzGAQgAygLMhYuc2hvYWwucmVsYXkudjEuU2FtcGxlEhcKD291dHB1dF9sb2dwcm9icxgFIAEoCBIUCgx0b3BfbG9ncHJvYnMYBiABKA0SEAoIcHJpb3JpdHkYByABKAUSEwoLbG9ncHJvYl9pZHMYCCADKA0SGgoNbG9ncHJvYl9zdGFydBgJIAEoDUgBiAEBEhUKDWhpZGRlbl9zdGF0ZXMYCiABKAgSFAoMaW5wdXRfZW1iZWRzGAsgASgMEhUKC2pzb25fc2NoZW1hGAwgASgJSAASDwoFcmVnZXgYDSABKAlIABIWCgxlYm5mX2dyYW1tYXIYDiABKAlIABIYCg5zdHJ1Y3R1cmFsX3RhZxgPIAEoCUgAEhMKC3RyYWNlcGFyZW50GBAgASgJEg8KB2xvcmFfaWQYESABKAlCDAoKY29uc3RyYWludEIQCg5fbG9ncHJvYl9zdGFydCJYCgVFbWJlZBIOCgZqb2JfaWQYASABKAQSKgoGaW5wdXRzGAIgAygLMhouc2hvYWwucmVsYXkudjEuRW1iZWRJbnB1dBITCgt0cmFjZXBhcmVudBgDIAEoCSJGCgpFbWJlZElucHV0Eg0KBWluZGV4GAEgASgNEhEKCWlucHV0X2lkcxgCIAMoDRIWCg50b2tlbl90eXBlX2lkcxgDIAMoDSJuCgtMb2FkQWRhcHRlchISCgpyZXF1ZXN0X2lkGAEgASgEEg8KB2xvcmFfaWQYAiABKAkSDgoGZGlnZXN0GAMgASgJEioKBWZpbGVzGAQgAygLMhsuc2hvYWwucmVsYXkudjEuQWRhcHRlckZpbGUiOQoLQWRhcHRlckZpbGUSDAoEbmFtZRgBIAEoCRIMCgRzaXplGAIgASgEEg4KBnNoYTI1NhgDIAEoCSI0Cg1VbmxvYWRBZGFwdGVyEhIKCnJlcXVlc3RfaWQYASABKAQSDwoHbG9yYV9pZBgCIAEoCSIeCgpGbHVzaENhY2hlEhAKCGZsdXNoX2lkGAEgASgEIj4KB1Byb2ZpbGUSEgoKcHJvZmlsZV9pZBgBIAEoBBINCgVzdGVwcxgCIAEoDRIQCghieV9zdGFnZRgDIAEoCCI8CgZTYW1wbGUSDQoFaW5kZXgYASABKA0SDgoGY3JlZGl0GAIgASgNEhMKC2VtaXR0ZWRfaWRzGAMgAygNIvECCg5TYW1wbGluZ1BhcmFtcxITCgt0ZW1wZXJhdHVyZRgBIAEoAhINCgV0b3BfcBgCIAEoAhINCgV0b3BfaxgDIAEoDRINCgVtaW5fcBgEIAEoAhIMCgRzZWVkGAUgASgEEhYKDm1heF9uZXdfdG9rZW5zGAYgASgNEhYKDnN0b3BfdG9rZW5faWRzGAcgAygNEhQKDHN0b3Bfc3RyaW5ncxgIIAMoCRIbChNza2lwX3NwZWNpYWxfdG9rZW5zGAkgASgIEhkKEWZyZXF1ZW5jeV9wZW5hbHR5GAogASgCEhgKEHByZXNlbmNlX3BlbmFsdHkYCyABKAISGgoScmVwZXRpdGlvbl9wZW5hbHR5GAwgASgCEhYKDm1pbl9uZXdfdG9rZW5zGA0gASgNEhcKD21hc2tlZF9zdG9wX2lkcxgOIAMoDRIqCgxsb2dpdF9iaWFzZXMYDyADKAsyFC5zaG9hbC5yZWxheS52MS5CaWFzIiYKBEJpYXMSEAoIdG9rZW5faWQYASABKA0SDAoEYmlhcxgCIAEoAiIXCgVBYm9ydBIOCgZqb2JfaWQYASABKAQiNgoFR3JhbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEg4KBmNyZWRpdBgDIAEoDSIGCgRQaW5nIi0KBURyYWluEg4KBnJlYXNvbhgBIAEoCRIUCgxoYW5kX292ZXJfbXMYAiABKA0izAEKDVJlcG9ydFJlcXVlc3QSFQoNc2Vzc2lvbl90b2tlbhgBIAEoCRITCgtyZWxheV9lcG9jaBgCIAEoBBIVCg1zZXNzaW9uX2Vwb2NoGAMgASgEEgsKA3NlcRgEIAEoBBIYChBsYXN0X2NvbW1hbmRfc2VxGAUgASgEEikKBmV2ZW50cxgGIAMoCzIZLnNob2FsLnJlbGF5LnYxLk5vZGVFdmVudBImCgRsb2FkGAcgASgLMhguc2hvYWwucmVsYXkudjEuTm9kZUxvYWQiKQoOUmVwb3J0UmVzcG9uc2USFwoPbGFzdF9yZXBvcnRfc2VxGAEgASgEItkECglOb2RlRXZlbnQSDgoGam9iX2lkGAEgASgEEg0KBWluZGV4GAIgASgNEigKBnRva2VucxgDIAEoCzIWLnNob2FsLnJlbGF5LnYxLlRva2Vuc0gAEiwKCGZpbmlzaGVkGAQgASgLMhguc2hvYWwucmVsYXkudjEuRmluaXNoZWRIABIoCgZmYWlsZWQYBSABKAsyFi5zaG9hbC5yZWxheS52MS5GYWlsZWRIABI1Cg1jYWNoZV9mbHVzaGVkGAYgASgLMhwuc2hvYWwucmVsYXkudjEuQ2FjaGVGbHVzaGVkSAASNwoOaW5wdXRfbG9ncHJvYnMYByABKAsyHS5zaG9hbC5yZWxheS52MS5JbnB1dExvZ3Byb2JzSAASLAoIcHJvZmlsZWQYCCABKAsyGC5zaG9hbC5yZWxheS52MS5Qcm9maWxlZEgAEjMKDGNhY2hlX3N0b3JlZBgJIAEoCzIbLnNob2FsLnJlbGF5LnYxLkNhY2hlU3RvcmVkSAASNQoNY2FjaGVfcmVtb3ZlZBgKIAEoCzIcLnNob2FsLnJlbGF5LnYxLkNhY2hlUmVtb3ZlZEgAEjUKDWNhY2hlX2NsZWFyZWQYCyABKAsyHC5zaG9hbC5yZWxheS52MS5DYWNoZUNsZWFyZWRIABIsCghlbWJlZGRlZBgMIAEoCzIYLnNob2FsLnJlbGF5LnYxLkVtYmVkZGVkSAASMwoMYWRhcHRlcl9kb25lGA0gASgLMhsuc2hvYWwucmVsYXkudjEuQWRhcHRlckRvbmVIAEIHCgVldmVudCIaCghFbWJlZGRlZBIOCgZ2YWx1ZXMYASABKAwi4wEKBlRva2VucxIOCgZvZmZzZXQYASABKA0SEQoJdG9rZW5faWRzGAIgAygNEhUKDWNhY2hlZF90b2tlbnMYAyABKA0SEAoIbG9ncHJvYnMYBCADKAISMQoMdG9wX2xvZ3Byb2JzGAUgAygLMhsuc2hvYWwucmVsYXkudjEuVG9wTG9ncHJvYnMSKwoLaWRfbG9ncHJvYnMYBiADKAsyFi5zaG9hbC5yZWxheS52MS5GbG9hdHMSLQoNaGlkZGVuX3N0YXRlcxgHIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyK0AQoNSW5wdXRMb2dwcm9icxIQCghwb3NpdGlvbhgBIAEoDRIxCghsb2dwcm9icxgCIAMoCzIfLnNob2FsLnJlbGF5LnYxLk9wdGlvbmFsTG9ncHJvYhIxCgx0b3BfbG9ncHJvYnMYAyADKAsyGy5zaG9hbC5yZWxheS52MS5Ub3BMb2dwcm9icxIrCgtpZF9sb2dwcm9icxgEIAMoCzIWLnNob2FsLnJlbGF5LnYxLkZsb2F0cyIvCg9PcHRpb25hbExvZ3Byb2ISEgoFdmFsdWUYASABKAJIAIgBAUIICgZfdmFsdWUiGAoGRmxvYXRzEg4KBnZhbHVlcxgBIAMoAiIyCgtUb3BMb2dwcm9icxIRCgl0b2tlbl9pZHMYASADKA0SEAoIbG9ncHJvYnMYAiADKAIiuQIKCEZpbmlzaGVkEi8KBnJlYXNvbhgBIAEoDjIfLnNob2FsLnJlbGF5LnYxLkZpbmlzaGVkLlJlYXNvbhIaChBtYXRjaGVkX3Rva2VuX2lkGAIgASgNSAASHQoTbWF0Y2hlZF9zdG9wX3N0cmluZxgDIAEoCUgAEhkKEWNvbXBsZXRpb25fdG9rZW5zGAQgASgNEhUKDWNhY2hlZF90b2tlbnMYBSABKA0SLAoMaGlkZGVuX3N0YXRlGAYgASgLMhYuc2hvYWwucmVsYXkudjEuRmxvYXRzIlYKBlJlYXNvbhIWChJSRUFTT05fVU5TUEVDSUZJRUQQABIPCgtSRUFTT05fU1RPUBABEhEKDVJFQVNPTl9MRU5HVEgQAhIQCgxSRUFTT05fQUJPUlQQA0IJCgdtYXRjaGVkIlAKC0NhY2hlU3RvcmVkEhMKBnBhcmVudBgBIAEoDUgAiAEBEg4KBmJsb2NrcxgCIAMoDRIRCgl0b2tlbl9pZHMYAyADKA1CCQoHX3BhcmVudCIeCgxDYWNoZVJlbW92ZWQSDgoGYmxvY2tzGAEgAygNIg4KDENhY2hlQ2xlYXJlZCI2CgxDYWNoZUZsdXNoZWQSEAoIZmx1c2hfaWQYASABKAQSFAoMZnJlZWRfdG9rZW5zGAIgASgNIkAKC0FkYXB0ZXJEb25lEhIKCnJlcXVlc3RfaWQYASABKAQSDAoEY29kZRgCIAEoDRIPCgdtZXNzYWdlGAMgASgJIl4KCFByb2ZpbGVkEhIKCnByb2ZpbGVfaWQYASABKAQSLQoGc3RhZ2VzGAIgAygLMh0uc2hvYWwucmVsYXkudjEuUHJvZmlsZWRTdGFnZRIPCgdwcm9ibGVtGAMgASgJIm0KDVByb2ZpbGVkU3RhZ2USDQoFc3RhZ2UYASABKAkSDQoFc3RlcHMYAiABKA0SDQoFY2xvY2sYAyABKAkSLwoHa2VybmVscxgEIAMoCzIeLnNob2FsLnJlbGF5LnYxLlByb2ZpbGVkS2VybmVsIqIBCg5Qcm9maWxlZEtlcm5lbBIOCgZrZXJuZWwYASABKAkSDQoFY2FsbHMYAiABKAESCgoCbXMYAyABKAESHgoRZ2J5dGVzX3Blcl9zZWNvbmQYBCABKAFIAIgBARITCgZnZmxvcHMYBSABKAFIAYgBARIPCgdyZXBlYXRzGAYgASgNQhQKEl9nYnl0ZXNfcGVyX3NlY29uZEIJCgdfZ2Zsb3BzIicKBkZhaWxlZBIMCgRjb2RlGAEgASgNEg8KB21lc3NhZ2UYAiABKAki7gYKCE5vZGVMb2FkEhQKB3J1bm5pbmcYASABKA1IAIgBARIUCgd3YWl0aW5nGAIgASgNSAGIAQESGAoLdXNlZF90b2tlbnMYAyABKA1IAogBARIXCgptYXhfdG9rZW5zGAQgASgNSAOIAQESGwoOZ2VuX3Rocm91Z2hwdXQYBSABKAFIBIgBARIbCg5jYWNoZV9oaXRfcmF0ZRgGIAEoAUgFiAEBEhgKC21heF9ydW5uaW5nGAcgASgNSAaIAQESGQoMd2VpZ2h0X2J5dGVzGAggASgESAeIAQESFQoIa3ZfYnl0ZXMYCSABKARICIgBARIWCglncHVfYnl0ZXMYCiABKARICYgBARIXCgpoZWFwX2J5dGVzGAsgASgESAqIAQESEwoGaGlkZGVuGAwgASgISAuIAQESFgoJcmV0cmFjdGVkGA0gASgNSAyIAQESGgoNY2FjaGVkX3Rva2VucxgOIAEoDUgNiAEBEiQKF3dhaXRpbmdfdW5jYWNoZWRfdG9rZW5zGA8gASgNSA6IAQESEwoGcGF1c2VkGBAgASgISA+IAQESFwoKbG9yYV9zbG90cxgRIAEoDUgQiAEBEhYKCWxvcmFfdXNlZBgSIAEoDUgRiAEBEhMKBmRyYWZ0cxgTIAEoBEgSiAEBEhsKDmRyYWZ0ZWRfdG9rZW5zGBQgASgESBOIAQESHAoPYWNjZXB0ZWRfdG9rZW5zGBUgASgESBSIAQFCCgoIX3J1bm5pbmdCCgoIX3dhaXRpbmdCDgoMX3VzZWRfdG9rZW5zQg0KC19tYXhfdG9rZW5zQhEKD19nZW5fdGhyb3VnaHB1dEIRCg9fY2FjaGVfaGl0X3JhdGVCDgoMX21heF9ydW5uaW5nQg8KDV93ZWlnaHRfYnl0ZXNCCwoJX2t2X2J5dGVzQgwKCl9ncHVfYnl0ZXNCDQoLX2hlYXBfYnl0ZXNCCQoHX2hpZGRlbkIMCgpfcmV0cmFjdGVkQhAKDl9jYWNoZWRfdG9rZW5zQhoKGF93YWl0aW5nX3VuY2FjaGVkX3Rva2Vuc0IJCgdfcGF1c2VkQg0KC19sb3JhX3Nsb3RzQgwKCl9sb3JhX3VzZWRCCQoHX2RyYWZ0c0IRCg9fZHJhZnRlZF90b2tlbnNCEgoQX2FjY2VwdGVkX3Rva2VucyJiCg1EZXRhY2hSZXF1ZXN0EhUKDXNlc3Npb25fdG9rZW4YASABKAkSEwoLcmVsYXlfZXBvY2gYAiABKAQSFQoNc2Vzc2lvbl9lcG9jaBgDIAEoBBIOCgZyZWFzb24YBCABKAkiEAoORGV0YWNoUmVzcG9uc2UqTwoJUHJlY2lzaW9uEhkKFVBSRUNJU0lPTl9VTlNQRUNJRklFRBAAEhMKD1BSRUNJU0lPTl9FWEFDVBABEhIKDlBSRUNJU0lPTl9GQVNUEAIqQwoGS3ZUeXBlEhcKE0tWX1RZUEVfVU5TUEVDSUZJRUQQABIPCgtLVl9UWVBFX0YzMhABEg8KC0tWX1RZUEVfRjE2EAIqggEKDlNjaGVkdWxlUG9saWN5Eh8KG1NDSEVEVUxFX1BPTElDWV9VTlNQRUNJRklFRBAAEhcKE1NDSEVEVUxFX1BPTElDWV9MUE0QARIYChRTQ0hFRFVMRV9QT0xJQ1lfRkNGUxACEhwKGFNDSEVEVUxFX1BPTElDWV9QUklPUklUWRADMuUBCglOb2RlUmVsYXkSRgoGQXR0YWNoEh0uc2hvYWwucmVsYXkudjEuQXR0YWNoUmVxdWVzdBobLnNob2FsLnJlbGF5LnYxLk5vZGVDb21tYW5kMAESRwoGUmVwb3J0Eh0uc2hvYWwucmVsYXkudjEuUmVwb3J0UmVxdWVzdBoeLnNob2FsLnJlbGF5LnYxLlJlcG9ydFJlc3BvbnNlEkcKBkRldGFjaBIdLnNob2FsLnJlbGF5LnYxLkRldGFjaFJlcXVlc3QaHi5zaG9hbC5yZWxheS52MS5EZXRhY2hSZXNwb25zZWIGcHJvdG8z");
 
 /**
  * Which build of the page speaks: a node whose build differs from the relay's page reloads when idle.
@@ -301,6 +301,18 @@ export type NodeCommand = Message<"shoal.relay.v1.NodeCommand"> & {
      */
     value: Embed;
     case: "embed";
+  } | {
+    /**
+     * @generated from field: shoal.relay.v1.LoadAdapter load_adapter = 12;
+     */
+    value: LoadAdapter;
+    case: "loadAdapter";
+  } | {
+    /**
+     * @generated from field: shoal.relay.v1.UnloadAdapter unload_adapter = 13;
+     */
+    value: UnloadAdapter;
+    case: "unloadAdapter";
   } | { case: undefined; value?: undefined };
 };
 
@@ -499,6 +511,13 @@ export type Generate = Message<"shoal.relay.v1.Generate"> & {
    * @generated from field: string traceparent = 16;
    */
   traceparent: string;
+
+  /**
+   * Of the adapter that it is made with, which the node has loaded; empty is none.
+   *
+   * @generated from field: string lora_id = 17;
+   */
+  loraId: string;
 };
 
 /**
@@ -573,6 +592,97 @@ export const EmbedInputSchema: GenMessage<EmbedInput> = /*@__PURE__*/
   messageDesc(file_node_relay, 9);
 
 /**
+ * Put a LoRA adapter beside the model; answered by `adapter_done`. Its files are at /model/adapters/<digest>/<name>.
+ *
+ * @generated from message shoal.relay.v1.LoadAdapter
+ */
+export type LoadAdapter = Message<"shoal.relay.v1.LoadAdapter"> & {
+  /**
+   * @generated from field: uint64 request_id = 1;
+   */
+  requestId: bigint;
+
+  /**
+   * @generated from field: string lora_id = 2;
+   */
+  loraId: string;
+
+  /**
+   * SHA-256 of the files' own, hex: it names them, and another version of them is another adapter.
+   *
+   * @generated from field: string digest = 3;
+   */
+  digest: string;
+
+  /**
+   * @generated from field: repeated shoal.relay.v1.AdapterFile files = 4;
+   */
+  files: AdapterFile[];
+};
+
+/**
+ * Describes the message shoal.relay.v1.LoadAdapter.
+ * Use `create(LoadAdapterSchema)` to create a new message.
+ */
+export const LoadAdapterSchema: GenMessage<LoadAdapter> = /*@__PURE__*/
+  messageDesc(file_node_relay, 10);
+
+/**
+ * @generated from message shoal.relay.v1.AdapterFile
+ */
+export type AdapterFile = Message<"shoal.relay.v1.AdapterFile"> & {
+  /**
+   * adapter_config.json or adapter_model.safetensors.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * @generated from field: uint64 size = 2;
+   */
+  size: bigint;
+
+  /**
+   * Hex.
+   *
+   * @generated from field: string sha256 = 3;
+   */
+  sha256: string;
+};
+
+/**
+ * Describes the message shoal.relay.v1.AdapterFile.
+ * Use `create(AdapterFileSchema)` to create a new message.
+ */
+export const AdapterFileSchema: GenMessage<AdapterFile> = /*@__PURE__*/
+  messageDesc(file_node_relay, 11);
+
+/**
+ * Forget it, once nothing runs with it; answered by `adapter_done`.
+ *
+ * @generated from message shoal.relay.v1.UnloadAdapter
+ */
+export type UnloadAdapter = Message<"shoal.relay.v1.UnloadAdapter"> & {
+  /**
+   * @generated from field: uint64 request_id = 1;
+   */
+  requestId: bigint;
+
+  /**
+   * @generated from field: string lora_id = 2;
+   */
+  loraId: string;
+};
+
+/**
+ * Describes the message shoal.relay.v1.UnloadAdapter.
+ * Use `create(UnloadAdapterSchema)` to create a new message.
+ */
+export const UnloadAdapterSchema: GenMessage<UnloadAdapter> = /*@__PURE__*/
+  messageDesc(file_node_relay, 12);
+
+/**
  * Forget every cached prefix that no sequence runs on; answered by `cache_flushed`.
  *
  * @generated from message shoal.relay.v1.FlushCache
@@ -589,7 +699,7 @@ export type FlushCache = Message<"shoal.relay.v1.FlushCache"> & {
  * Use `create(FlushCacheSchema)` to create a new message.
  */
 export const FlushCacheSchema: GenMessage<FlushCache> = /*@__PURE__*/
-  messageDesc(file_node_relay, 10);
+  messageDesc(file_node_relay, 13);
 
 /**
  * Measure the kernels of the next steps that run; answered by `profiled` once these are done, once another `profile`
@@ -623,7 +733,7 @@ export type Profile = Message<"shoal.relay.v1.Profile"> & {
  * Use `create(ProfileSchema)` to create a new message.
  */
 export const ProfileSchema: GenMessage<Profile> = /*@__PURE__*/
-  messageDesc(file_node_relay, 11);
+  messageDesc(file_node_relay, 14);
 
 /**
  * @generated from message shoal.relay.v1.Sample
@@ -654,7 +764,7 @@ export type Sample = Message<"shoal.relay.v1.Sample"> & {
  * Use `create(SampleSchema)` to create a new message.
  */
 export const SampleSchema: GenMessage<Sample> = /*@__PURE__*/
-  messageDesc(file_node_relay, 12);
+  messageDesc(file_node_relay, 15);
 
 /**
  * @generated from message shoal.relay.v1.SamplingParams
@@ -761,7 +871,7 @@ export type SamplingParams = Message<"shoal.relay.v1.SamplingParams"> & {
  * Use `create(SamplingParamsSchema)` to create a new message.
  */
 export const SamplingParamsSchema: GenMessage<SamplingParams> = /*@__PURE__*/
-  messageDesc(file_node_relay, 13);
+  messageDesc(file_node_relay, 16);
 
 /**
  * @generated from message shoal.relay.v1.Bias
@@ -783,7 +893,7 @@ export type Bias = Message<"shoal.relay.v1.Bias"> & {
  * Use `create(BiasSchema)` to create a new message.
  */
 export const BiasSchema: GenMessage<Bias> = /*@__PURE__*/
-  messageDesc(file_node_relay, 14);
+  messageDesc(file_node_relay, 17);
 
 /**
  * @generated from message shoal.relay.v1.Abort
@@ -800,7 +910,7 @@ export type Abort = Message<"shoal.relay.v1.Abort"> & {
  * Use `create(AbortSchema)` to create a new message.
  */
 export const AbortSchema: GenMessage<Abort> = /*@__PURE__*/
-  messageDesc(file_node_relay, 15);
+  messageDesc(file_node_relay, 18);
 
 /**
  * Cumulative, so that a repeated grant changes nothing.
@@ -829,7 +939,7 @@ export type Grant = Message<"shoal.relay.v1.Grant"> & {
  * Use `create(GrantSchema)` to create a new message.
  */
 export const GrantSchema: GenMessage<Grant> = /*@__PURE__*/
-  messageDesc(file_node_relay, 16);
+  messageDesc(file_node_relay, 19);
 
 /**
  * @generated from message shoal.relay.v1.Ping
@@ -842,7 +952,7 @@ export type Ping = Message<"shoal.relay.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_node_relay, 17);
+  messageDesc(file_node_relay, 20);
 
 /**
  * Finish what runs, then detach: nothing new comes. Sent to a node of another build than the relay's page.
@@ -868,7 +978,7 @@ export type Drain = Message<"shoal.relay.v1.Drain"> & {
  * Use `create(DrainSchema)` to create a new message.
  */
 export const DrainSchema: GenMessage<Drain> = /*@__PURE__*/
-  messageDesc(file_node_relay, 18);
+  messageDesc(file_node_relay, 21);
 
 /**
  * @generated from message shoal.relay.v1.ReportRequest
@@ -920,7 +1030,7 @@ export type ReportRequest = Message<"shoal.relay.v1.ReportRequest"> & {
  * Use `create(ReportRequestSchema)` to create a new message.
  */
 export const ReportRequestSchema: GenMessage<ReportRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 19);
+  messageDesc(file_node_relay, 22);
 
 /**
  * @generated from message shoal.relay.v1.ReportResponse
@@ -937,7 +1047,7 @@ export type ReportResponse = Message<"shoal.relay.v1.ReportResponse"> & {
  * Use `create(ReportResponseSchema)` to create a new message.
  */
 export const ReportResponseSchema: GenMessage<ReportResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 20);
+  messageDesc(file_node_relay, 23);
 
 /**
  * @generated from message shoal.relay.v1.NodeEvent
@@ -1022,6 +1132,14 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
      */
     value: Embedded;
     case: "embedded";
+  } | {
+    /**
+     * Of no job.
+     *
+     * @generated from field: shoal.relay.v1.AdapterDone adapter_done = 13;
+     */
+    value: AdapterDone;
+    case: "adapterDone";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1030,7 +1148,7 @@ export type NodeEvent = Message<"shoal.relay.v1.NodeEvent"> & {
  * Use `create(NodeEventSchema)` to create a new message.
  */
 export const NodeEventSchema: GenMessage<NodeEvent> = /*@__PURE__*/
-  messageDesc(file_node_relay, 21);
+  messageDesc(file_node_relay, 24);
 
 /**
  * @generated from message shoal.relay.v1.Embedded
@@ -1049,7 +1167,7 @@ export type Embedded = Message<"shoal.relay.v1.Embedded"> & {
  * Use `create(EmbeddedSchema)` to create a new message.
  */
 export const EmbeddedSchema: GenMessage<Embedded> = /*@__PURE__*/
-  messageDesc(file_node_relay, 22);
+  messageDesc(file_node_relay, 25);
 
 /**
  * @generated from message shoal.relay.v1.Tokens
@@ -1106,7 +1224,7 @@ export type Tokens = Message<"shoal.relay.v1.Tokens"> & {
  * Use `create(TokensSchema)` to create a new message.
  */
 export const TokensSchema: GenMessage<Tokens> = /*@__PURE__*/
-  messageDesc(file_node_relay, 23);
+  messageDesc(file_node_relay, 26);
 
 /**
  * Of consecutive prompt positions; from the first sample, before its first token.
@@ -1146,7 +1264,7 @@ export type InputLogprobs = Message<"shoal.relay.v1.InputLogprobs"> & {
  * Use `create(InputLogprobsSchema)` to create a new message.
  */
 export const InputLogprobsSchema: GenMessage<InputLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 24);
+  messageDesc(file_node_relay, 27);
 
 /**
  * @generated from message shoal.relay.v1.OptionalLogprob
@@ -1163,7 +1281,7 @@ export type OptionalLogprob = Message<"shoal.relay.v1.OptionalLogprob"> & {
  * Use `create(OptionalLogprobSchema)` to create a new message.
  */
 export const OptionalLogprobSchema: GenMessage<OptionalLogprob> = /*@__PURE__*/
-  messageDesc(file_node_relay, 25);
+  messageDesc(file_node_relay, 28);
 
 /**
  * @generated from message shoal.relay.v1.Floats
@@ -1180,7 +1298,7 @@ export type Floats = Message<"shoal.relay.v1.Floats"> & {
  * Use `create(FloatsSchema)` to create a new message.
  */
 export const FloatsSchema: GenMessage<Floats> = /*@__PURE__*/
-  messageDesc(file_node_relay, 26);
+  messageDesc(file_node_relay, 29);
 
 /**
  * Best first.
@@ -1204,7 +1322,7 @@ export type TopLogprobs = Message<"shoal.relay.v1.TopLogprobs"> & {
  * Use `create(TopLogprobsSchema)` to create a new message.
  */
 export const TopLogprobsSchema: GenMessage<TopLogprobs> = /*@__PURE__*/
-  messageDesc(file_node_relay, 27);
+  messageDesc(file_node_relay, 30);
 
 /**
  * @generated from message shoal.relay.v1.Finished
@@ -1255,7 +1373,7 @@ export type Finished = Message<"shoal.relay.v1.Finished"> & {
  * Use `create(FinishedSchema)` to create a new message.
  */
 export const FinishedSchema: GenMessage<Finished> = /*@__PURE__*/
-  messageDesc(file_node_relay, 28);
+  messageDesc(file_node_relay, 31);
 
 /**
  * @generated from enum shoal.relay.v1.Finished.Reason
@@ -1286,7 +1404,7 @@ export enum Finished_Reason {
  * Describes the enum shoal.relay.v1.Finished.Reason.
  */
 export const Finished_ReasonSchema: GenEnum<Finished_Reason> = /*@__PURE__*/
-  enumDesc(file_node_relay, 28, 0);
+  enumDesc(file_node_relay, 31, 0);
 
 /**
  * Whole blocks of 16 tokens that the prefix cache holds from now on: the first below `parent`, each other below the one
@@ -1322,7 +1440,7 @@ export type CacheStored = Message<"shoal.relay.v1.CacheStored"> & {
  * Use `create(CacheStoredSchema)` to create a new message.
  */
 export const CacheStoredSchema: GenMessage<CacheStored> = /*@__PURE__*/
-  messageDesc(file_node_relay, 29);
+  messageDesc(file_node_relay, 32);
 
 /**
  * Blocks that the prefix cache holds no more; those below them went before, or are among these.
@@ -1341,7 +1459,7 @@ export type CacheRemoved = Message<"shoal.relay.v1.CacheRemoved"> & {
  * Use `create(CacheRemovedSchema)` to create a new message.
  */
 export const CacheRemovedSchema: GenMessage<CacheRemoved> = /*@__PURE__*/
-  messageDesc(file_node_relay, 30);
+  messageDesc(file_node_relay, 33);
 
 /**
  * The prefix cache holds nothing any more.
@@ -1356,7 +1474,7 @@ export type CacheCleared = Message<"shoal.relay.v1.CacheCleared"> & {
  * Use `create(CacheClearedSchema)` to create a new message.
  */
 export const CacheClearedSchema: GenMessage<CacheCleared> = /*@__PURE__*/
-  messageDesc(file_node_relay, 31);
+  messageDesc(file_node_relay, 34);
 
 /**
  * @generated from message shoal.relay.v1.CacheFlushed
@@ -1380,7 +1498,38 @@ export type CacheFlushed = Message<"shoal.relay.v1.CacheFlushed"> & {
  * Use `create(CacheFlushedSchema)` to create a new message.
  */
 export const CacheFlushedSchema: GenMessage<CacheFlushed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 32);
+  messageDesc(file_node_relay, 35);
+
+/**
+ * What became of `load_adapter` or `unload_adapter`.
+ *
+ * @generated from message shoal.relay.v1.AdapterDone
+ */
+export type AdapterDone = Message<"shoal.relay.v1.AdapterDone"> & {
+  /**
+   * @generated from field: uint64 request_id = 1;
+   */
+  requestId: bigint;
+
+  /**
+   * A gRPC status code; 0 where it was done.
+   *
+   * @generated from field: uint32 code = 2;
+   */
+  code: number;
+
+  /**
+   * @generated from field: string message = 3;
+   */
+  message: string;
+};
+
+/**
+ * Describes the message shoal.relay.v1.AdapterDone.
+ * Use `create(AdapterDoneSchema)` to create a new message.
+ */
+export const AdapterDoneSchema: GenMessage<AdapterDone> = /*@__PURE__*/
+  messageDesc(file_node_relay, 36);
 
 /**
  * What steps took, kernel by kernel; at most 2 stages.
@@ -1411,7 +1560,7 @@ export type Profiled = Message<"shoal.relay.v1.Profiled"> & {
  * Use `create(ProfiledSchema)` to create a new message.
  */
 export const ProfiledSchema: GenMessage<Profiled> = /*@__PURE__*/
-  messageDesc(file_node_relay, 33);
+  messageDesc(file_node_relay, 37);
 
 /**
  * @generated from message shoal.relay.v1.ProfiledStage
@@ -1449,7 +1598,7 @@ export type ProfiledStage = Message<"shoal.relay.v1.ProfiledStage"> & {
  * Use `create(ProfiledStageSchema)` to create a new message.
  */
 export const ProfiledStageSchema: GenMessage<ProfiledStage> = /*@__PURE__*/
-  messageDesc(file_node_relay, 34);
+  messageDesc(file_node_relay, 38);
 
 /**
  * @generated from message shoal.relay.v1.ProfiledKernel
@@ -1499,7 +1648,7 @@ export type ProfiledKernel = Message<"shoal.relay.v1.ProfiledKernel"> & {
  * Use `create(ProfiledKernelSchema)` to create a new message.
  */
 export const ProfiledKernelSchema: GenMessage<ProfiledKernel> = /*@__PURE__*/
-  messageDesc(file_node_relay, 35);
+  messageDesc(file_node_relay, 39);
 
 /**
  * The sample can't go on at this node.
@@ -1525,7 +1674,7 @@ export type Failed = Message<"shoal.relay.v1.Failed"> & {
  * Use `create(FailedSchema)` to create a new message.
  */
 export const FailedSchema: GenMessage<Failed> = /*@__PURE__*/
-  messageDesc(file_node_relay, 36);
+  messageDesc(file_node_relay, 40);
 
 /**
  * Counted values; what is not known is not set.
@@ -1628,6 +1777,18 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
   paused?: boolean | undefined;
 
   /**
+   * Slots for LoRA adapters, and those that are taken.
+   *
+   * @generated from field: optional uint32 lora_slots = 17;
+   */
+  loraSlots?: number | undefined;
+
+  /**
+   * @generated from field: optional uint32 lora_used = 18;
+   */
+  loraUsed?: number | undefined;
+
+  /**
    * Speculative decoding since the node's start: drafts that were verified, their ids, and those of them that were right. Not set
    * before the first.
    *
@@ -1651,7 +1812,7 @@ export type NodeLoad = Message<"shoal.relay.v1.NodeLoad"> & {
  * Use `create(NodeLoadSchema)` to create a new message.
  */
 export const NodeLoadSchema: GenMessage<NodeLoad> = /*@__PURE__*/
-  messageDesc(file_node_relay, 37);
+  messageDesc(file_node_relay, 41);
 
 /**
  * @generated from message shoal.relay.v1.DetachRequest
@@ -1683,7 +1844,7 @@ export type DetachRequest = Message<"shoal.relay.v1.DetachRequest"> & {
  * Use `create(DetachRequestSchema)` to create a new message.
  */
 export const DetachRequestSchema: GenMessage<DetachRequest> = /*@__PURE__*/
-  messageDesc(file_node_relay, 38);
+  messageDesc(file_node_relay, 42);
 
 /**
  * @generated from message shoal.relay.v1.DetachResponse
@@ -1696,7 +1857,7 @@ export type DetachResponse = Message<"shoal.relay.v1.DetachResponse"> & {
  * Use `create(DetachResponseSchema)` to create a new message.
  */
 export const DetachResponseSchema: GenMessage<DetachResponse> = /*@__PURE__*/
-  messageDesc(file_node_relay, 39);
+  messageDesc(file_node_relay, 43);
 
 /**
  * @generated from enum shoal.relay.v1.Precision

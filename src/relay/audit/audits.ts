@@ -74,6 +74,8 @@ export class Audits {
       this.parts.share === 0 ||
       // A vector is no draw.
       job.request.embedInputs !== undefined ||
+      // Its logits are not the model's own.
+      job.request.loraId !== undefined ||
       job.outcome !== 'complete' ||
       nodeId === undefined ||
       others.length > 0

@@ -31,6 +31,8 @@ export interface Script extends EngineScript, NodeDoor {
   readonly fate?: () => 'arrives' | 'request lost' | 'response lost' | 'comes twice';
   /** Numbers of a vector, of a model that makes some; 48 where unset. */
   readonly vectorSize?: number;
+  /** What it answers of adapters: a status code, 0 where it has them; it answers nothing without. */
+  readonly adapterCode?: number;
   /** Generates nothing by itself. */
   readonly manual?: boolean;
   /** What a flush of its prefix cache gives back; it answers none without. */
@@ -219,6 +221,14 @@ export class ScriptedNode {
       case 'generate':
         this.engine.submit(command.command.value);
         break;
+      case 'loadAdapter':
+      case 'unloadAdapter': {
+        const { requestId } = command.command.value;
+        const { adapterCode: code } = this.script;
+        const message = code ? 'no room' : '';
+        if (code !== undefined) void this.tell({ event: { case: 'adapterDone', value: { requestId, code, message } } });
+        break;
+      }
       case 'embed':
         this.vectors.submit(command.command.value);
         break;

@@ -1,0 +1,83 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import { bytesSource } from '../checkpoint/byte-source.ts';
+import { sha256Hex } from '../checkpoint/manifest.ts';
+import { FAILURE_CODES } from '../contract/failure-codes.ts';
+import type { AdapterFile, LoadAdapter, NodeEventSchema, UnloadAdapter } from '../contract/gen/node_relay_pb.ts';
+import { type LoraAdapters, LoraError } from '../engine/lora-adapters.ts';
+
+type NodeEventInit = MessageInitShape<typeof NodeEventSchema>;
+
+/** Reads a file of an adapter of the relay's, at `<digest>/<name>`. */
+export type FetchAdapterFile = (path: string) => Promise<Uint8Array>;
+
+/** What a session drives where a model takes LoRA adapters: they are loaded and unloaded one after the other, as the relay asks. */
+export class NodeAdapters {
+  readonly #lora: Pick<LoraAdapters, 'load' | 'unload' | 'list'>;
+  readonly #fetchFile: FetchAdapterFile;
+  readonly #report: (events: readonly NodeEventInit[]) => void;
+  #last: Promise<void> = Promise.resolve();
+  #session = 0;
+
+  constructor(
+    lora: Pick<LoraAdapters, 'load' | 'unload' | 'list'>,
+    fetchFile: FetchAdapterFile,
+    report: (events: readonly NodeEventInit[]) => void,
+  ) {
+    this.#lora = lora;
+    this.#fetchFile = fetchFile;
+    this.#report = report;
+  }
+
+  load({ requestId, loraId: id, digest, files }: LoadAdapter): void {
+    this.#next(requestId, async () => {
+      const read = (name: string) => this.#read(digest, name, files);
+      const config = new TextDecoder().decode(await read('adapter_config.json'));
+      const name = 'adapter_model.safetensors';
+      await this.#lora.load({ id, config, weights: bytesSource(name, await read(name)) });
+    });
+  }
+
+  unload({ requestId, loraId }: UnloadAdapter): void {
+    this.#next(requestId, async () => void (await this.#lora.unload(loraId)));
+  }
+
+  /** A new session: its relay tells what is to be loaded, and what another had is of no use. */
+  reset(): void {
+    this.#session++;
+    this.#last = this.#last.then(async () => {
+      // One that is still used stays, and its slot with it.
+      for (const { id } of this.#lora.list()) await this.#lora.unload(id).catch(() => {});
+    });
+  }
+
+  #next(requestId: bigint, act: () => Promise<void>): void {
+    const session = this.#session;
+    this.#last = this.#last.then(async () => {
+      if (session !== this.#session) return;
+      const value = await act().then(
+        () => ({ requestId }),
+        (error: Error) => failure(requestId, error),
+      );
+      if (session === this.#session) this.#report([{ event: { case: 'adapterDone', value } }]);
+    });
+  }
+
+  async #read(digest: string, name: string, files: readonly AdapterFile[]): Promise<Uint8Array> {
+    const file = files.find((one) => one.name === name);
+    if (!file) throw new LoraError('invalid_argument', `the adapter has no ${name}`);
+    const bytes = await this.#fetchFile(`${digest}/${name}`);
+    if (BigInt(bytes.byteLength) === file.size && (await sha256Hex(bytes)) === file.sha256) return bytes;
+    throw new LoraError('unavailable', `${name} came with another hash than the relay tells`);
+  }
+}
+
+/** What a node answers that takes none. */
+export function refusedAdapter({ requestId }: LoadAdapter | UnloadAdapter): NodeEventInit {
+  const message = 'this node takes no LoRA adapters';
+  return { event: { case: 'adapterDone', value: { requestId, code: FAILURE_CODES.unimplemented, message } } };
+}
+
+function failure(requestId: bigint, error: Error) {
+  const code = error instanceof LoraError ? error.code : 'unavailable';
+  return { requestId, code: FAILURE_CODES[code], message: error.message };
+}

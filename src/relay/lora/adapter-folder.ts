@@ -1,0 +1,50 @@
+import { createHash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { CheckpointError } from '../../checkpoint/checkpoint.ts';
+import { parsePeftConfig } from '../../checkpoint/peft-config.ts';
+import { openSafetensors } from '../../checkpoint/safetensors.ts';
+import { invalid } from '../../contract/contract-error.ts';
+import { withDiskSource } from '../model/disk-source.ts';
+import { hashFile } from '../model/file-hashes.ts';
+import type { SentFile } from '../send-file.ts';
+
+const CONFIG = 'adapter_config.json';
+const WEIGHTS = 'adapter_model.safetensors';
+/** Of both files. */
+const MAX_BYTES = 2 ** 30;
+
+/** A PEFT adapter as it lies on this disk. */
+export interface AdapterFolder {
+  /** SHA-256 of the files' own, hex. */
+  readonly digest: string;
+  readonly files: readonly SentFile[];
+}
+
+/** Reads and hashes an adapter's folder. Rejects with ContractError naming `lora_path` where there is none that could be served. */
+export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
+  const folder = resolve(path);
+  try {
+    parsePeftConfig(await readFile(join(folder, CONFIG), 'utf8'), CONFIG);
+    await withDiskSource(join(folder, WEIGHTS), openSafetensors);
+    const files: SentFile[] = [];
+    for (const name of [CONFIG, WEIGHTS]) {
+      const file = join(folder, name);
+      const { size, sha256 } = await hashFile(file);
+      files.push({ name, path: file, size, sha256 });
+    }
+    const bytes = files.reduce((sum, { size }) => sum + size, 0);
+    if (bytes > MAX_BYTES)
+      throw invalid('lora_path', `must hold an adapter of at most ${MAX_BYTES} bytes, got ${bytes}.`);
+    const digest = createHash('sha256').update(files.map(({ sha256 }) => sha256).join('\n'));
+    return { digest: digest.digest('hex'), files };
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR') {
+      throw invalid('lora_path', `must be a folder on the relay's disk with ${CONFIG} and ${WEIGHTS}.`);
+    }
+    if (error instanceof CheckpointError || error instanceof RangeError)
+      throw invalid('lora_path', `holds what is not served: ${error.message}.`);
+    throw error;
+  }
+}

@@ -1,0 +1,60 @@
+import type { MessageInitShape } from '@bufbuild/protobuf';
+import type { AdapterDone, NodeCommandSchema } from '../../contract/gen/node_relay_pb.ts';
+import { PendingAnswers } from '../pending-answers.ts';
+import type { ServedAdapter } from './served-adapters.ts';
+
+type Command = NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>;
+
+/** Which adapters one session's node holds, as it has said. */
+export class LinkAdapters {
+  private readonly loaded = new Map<string, ServedAdapter>();
+  private readonly pending = new PendingAnswers<AdapterDone>('adapter');
+  private readonly send: (command: Command) => void;
+  private readonly changed: () => void;
+
+  /** `changed` is called once it holds another. */
+  constructor(send: (command: Command) => void, changed: () => void) {
+    this.send = send;
+    this.changed = changed;
+  }
+
+  /** Whether what needs that adapter may go there; undefined needs none. */
+  holds(loraId: string | undefined): boolean {
+    return loraId === undefined || this.loaded.has(loraId);
+  }
+
+  /** Undefined: its session ended first, or it owes too many answers. */
+  async load(adapter: ServedAdapter): Promise<AdapterDone | undefined> {
+    const asked = this.pending.ask();
+    if (!asked) return undefined;
+    const { id: loraId, digest } = adapter;
+    const files = adapter.files.map(({ name, size, sha256 }) => ({ name, size: BigInt(size), sha256 }));
+    this.send({ case: 'loadAdapter', value: { requestId: asked.id, loraId, digest, files } });
+    const done = await asked.answer;
+    if (done?.code === 0) {
+      this.loaded.set(loraId, adapter);
+      this.changed();
+    }
+    return done;
+  }
+
+  /** Nothing that needs it goes there any more, whatever the node answers. */
+  async unload(loraId: string): Promise<AdapterDone | undefined> {
+    const asked = this.pending.ask();
+    this.loaded.delete(loraId);
+    if (!asked) return undefined;
+    this.send({ case: 'unloadAdapter', value: { requestId: asked.id, loraId } });
+    return asked.answer;
+  }
+
+  /** Throws Lie for an answer to nothing. */
+  done(answer: AdapterDone): void {
+    this.pending.answer(answer.requestId, answer);
+  }
+
+  /** The session is over. */
+  clear(): void {
+    this.loaded.clear();
+    this.pending.clear();
+  }
+}
