@@ -17,7 +17,14 @@ const IRRELEVANT = new Set([
     'task_specific_params',
     'unsloth_fixed',
   ],
-  ...['unsloth_version', 'generation_config', 'chunk_size_feed_forward'],
+  ...['unsloth_version', 'generation_config', 'chunk_size_feed_forward', 'gradient_checkpointing', 'is_decoder'],
+  ...['attn_implementation', '_attn_implementation', 'finetuning_task', 'prefix', 'tokenizer_class', 'tf_legacy_loss'],
+  // Files of earlier references have all that generate() takes, in most of them as it is anyway.
+  ...['begin_suppress_tokens', 'diversity_penalty', 'do_sample', 'early_stopping', 'encoder_no_repeat_ngram_size'],
+  ...['exponential_decay_length_penalty', 'forced_bos_token_id', 'forced_eos_token_id', 'length_penalty'],
+  ...['max_new_tokens', 'min_length', 'no_repeat_ngram_size', 'num_beam_groups', 'num_beams', 'num_return_sequences'],
+  ...['output_scores', 'remove_invalid_values', 'repetition_penalty', 'return_dict_in_generate', 'suppress_tokens'],
+  ...['temperature', 'top_k', 'top_p', 'typical_p'],
 ]);
 
 const ACTIVATIONS: Readonly<Record<string, Activation>> = {
@@ -115,12 +122,16 @@ export class ConfigKeys {
       : this.failOf(key, `, not a list of ${layers} layers' numbers`);
   }
 
-  /** Refuses what is left: a key that was not read, isn't off (null, false) and isn't known to change nothing. */
+  /** Refuses what is left: a key that was not read, isn't off (null, false, empty) and isn't known to change nothing. */
   refuseOthers(...irrelevant: readonly string[]): void {
     for (const [key, value] of Object.entries(this.raw)) {
       if (this.#read.has(key) || IRRELEVANT.has(key) || irrelevant.includes(key)) continue;
       // A setting that is off changes nothing, whatever it is.
-      if (value !== null && value !== false) this.failOf(key, ', a setting that is not served');
+      if (!isOff(value)) this.failOf(key, ', a setting that is not served');
     }
   }
+}
+
+function isOff(value: unknown): boolean {
+  return value === false || value === null || (typeof value === 'object' && Object.keys(value).length === 0);
 }

@@ -57,6 +57,18 @@ describe.each([
     expect(readIt({ ...free, attention_dropout: 0.1, bos_token_id: 3 })).toEqual(readIt({}));
   });
 
+  test('positions that see those after them are refused, though the setting is off', () => {
+    expect(refuse({ is_causal: false })).toMatch(/is_causal is false; only true is served/);
+    expect(readIt({ is_causal: true })).toEqual(readIt({}));
+  });
+
+  test("settings of generation and of earlier files' dumps change nothing", () => {
+    const generation = { num_beams: 1, top_k: 50, temperature: 1, min_length: 0, diversity_penalty: 0 };
+    const dump = { pruned_heads: {}, tokenizer_class: 'AnyTokenizer', is_encoder_decoder: false, prefix: null };
+    expect(readIt({ ...generation, ...dump })).toEqual(readIt({}));
+    expect(refuse({ pruned_heads: { 1: [2] } })).toMatch(/pruned_heads is \{/);
+  });
+
   test('values that cannot be are refused by key', () => {
     expect(refuse({ num_hidden_layers: 1e9 })).toMatch(/num_hidden_layers is 1000000000, more layers than/);
     expect(refuse({ num_attention_heads: 7, num_key_value_heads: 3, head_dim: 8 })).toMatch(/does not divide/);
@@ -121,6 +133,13 @@ describe('defaults of absent keys are those of the reference', () => {
     expect(attention(config).rope).toBeUndefined();
     expect(read('GPT2LMHeadModel', { n_inner: 100 }, GPT2).layers[0]!.feedForward.size).toBe(100);
   });
+});
+
+test("Qwen3-Coder's file speaks of what it does not have", () => {
+  const own = { qkv_bias: false, use_qk_norm: true, shared_expert_intermediate_size: 0 };
+  expect(read('Qwen3MoeForCausalLM', { ...TWO_KV, ...own })).toEqual(read('Qwen3MoeForCausalLM', TWO_KV));
+  expect(refusal('Qwen3MoeForCausalLM', { shared_expert_intermediate_size: 512 })).toMatch(/is 512; only 0 is served/);
+  expect(refusal('Qwen3MoeForCausalLM', { use_qk_norm: false })).toMatch(/use_qk_norm is false; only true/);
 });
 
 describe('GPT-2', () => {

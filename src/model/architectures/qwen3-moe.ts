@@ -50,6 +50,9 @@ export const QWEN3_MOE: Architecture = {
       })),
       tiedHead: keys.flag('tie_word_embeddings', false),
     });
+    // What Qwen3-Coder's files say of models before it.
+    keys.only('use_qk_norm', true);
+    keys.only('shared_expert_intermediate_size', 0);
     keys.refuseOthers('max_window_layers', 'output_router_logits', 'router_aux_loss_coef');
     return decoder;
   },

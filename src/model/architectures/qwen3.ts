@@ -37,6 +37,7 @@ export const QWEN3: Architecture = {
       })),
       tiedHead: keys.flag('tie_word_embeddings', false),
     });
+    keys.only('use_qk_norm', true);
     keys.refuseOthers();
     return decoder;
   },

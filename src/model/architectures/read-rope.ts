@@ -151,6 +151,8 @@ class RopeKeys {
   }
 
   #yarn(): RopeScaling {
+    // Whether the stretch was trained, which changes nothing here.
+    this.#value('finetuned');
     const context = this.#keys.size('max_position_embeddings');
     const originalContext = this.#number('original_max_position_embeddings') ?? context;
     const factor = this.#number('factor') ?? context / originalContext;

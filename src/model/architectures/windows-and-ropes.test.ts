@@ -105,6 +105,7 @@ describe('ropes', () => {
     const factorOf = (more: Keys) =>
       read('LlamaForCausalLM', { rope_scaling: { type: 'yarn', factor: 4, ...more } }).ropes[0]!.factor;
     expect(factorOf({})).toBeCloseTo(1 + 0.1 * Math.log(4), 12);
+    expect(factorOf({ finetuned: true })).toBe(factorOf({}));
     expect(factorOf({ attention_factor: 1.5 })).toBe(1.5);
     const two = (1 + 0.1 * Math.log(4)) / (1 + 0.05 * Math.log(4));
     expect(factorOf({ mscale: 1, mscale_all_dim: 0.5 })).toBeCloseTo(two, 12);
