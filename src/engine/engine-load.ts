@@ -1,4 +1,4 @@
-import type { LoraCounts } from './lora-adapters.ts';
+import type { LoraCounts } from './lora-counts.ts';
 import type { SpeculationCounts } from './speculation.ts';
 
 /** Counted values of an engine, at one moment. */

@@ -2,6 +2,7 @@ import type { FailureCode } from '../contract/failure-codes.ts';
 import type { AdapterFiles } from '../model/read-adapter.ts';
 import type { Runner } from '../model/runner.ts';
 import { kvRootOf } from './kv-root.ts';
+import type { LoadedLora, LoraCounts } from './lora-counts.ts';
 import type { Refusal } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { settledWithin } from './settled-within.ts';
@@ -15,31 +16,12 @@ export interface LoraFiles extends AdapterFiles {
   readonly id: string;
 }
 
-/** A LoRA adapter that requests may name. */
-export interface LoadedLora {
-  readonly id: string;
-  /** Counts loads: another adapter of the same id has another version. */
-  readonly version: number;
-  /** The largest of its updates'. */
-  readonly rank: number;
-  /** Requests taken in since it was loaded. */
-  readonly requests: number;
-  /** Sequences that run or wait with it. */
-  readonly sequences: number;
-}
-
 /** Codes of a runner's errors, by their names. */
 const CODES: Readonly<Record<string, FailureCode>> = {
   CheckpointError: 'invalid_argument',
   AllocationError: 'resource_exhausted',
   RunnerLostError: 'unavailable',
 };
-
-/** Counted values, at one moment. Each adapter that is loaded takes a slot. */
-export interface LoraCounts {
-  readonly slots: number;
-  readonly adapters: readonly LoadedLora[];
-}
 
 /** An adapter couldn't be loaded or unloaded; the message names it. */
 export class LoraError extends Error {

@@ -3,8 +3,9 @@ import { expect, test } from 'vitest';
 import { Random } from '../gpu/testing/random.ts';
 import { testDevice } from '../testing/device.ts';
 import { CpuEncoder } from './cpu-encoder.ts';
+import { encoderLimits } from './encoder-limits.ts';
 import { encoderOf } from './encoders.ts';
-import { encoderLimits, loadEncoder } from './load-encoder.ts';
+import { loadEncoder } from './load-encoder.ts';
 import { largestDifference } from './testing/golden-encoders.ts';
 import { type EncoderShape, randomEncoder } from './testing/random-encoder.ts';
 

@@ -3,8 +3,10 @@ import type { Gpu } from '../gpu/gpu.ts';
 import type { ShaderError } from '../gpu/pipeline-cache.ts';
 import type { SearchedRow } from '../gpu/sampler.ts';
 import type { StepAdvance } from '../gpu/step-advance.ts';
+import { giveEmbeddings } from './give-embeddings.ts';
 import { checkMasks } from './masks.ts';
 import type { AdapterFiles } from './read-adapter.ts';
+import { readStaging, submitProblem } from './read-staging.ts';
 import { maxStagingWords, readStep, stagingLayout } from './read-step.ts';
 import { ReadbackRing } from './readback-ring.ts';
 import type { AdapterTraits, Runner, RunnerLimits, SampledRow, StepBatch } from './runner.ts';
@@ -55,14 +57,12 @@ export class GpuRunner implements Runner {
   readonly #readback: ReadbackRing;
   readonly #draws: StepDraws;
   readonly #words: Uint32Array<ArrayBuffer>;
-  readonly #lost: Promise<RunnerLostError>;
   #slots: readonly SlotTraits[];
   /** Kernels are being timed: no step may run beside them. */
   #profiling = false;
   /** The step whose masked rows weren't drawn yet. */
   #pending: SubmittedStep | undefined;
   #end: RunnerLostError | undefined;
-  #announceEnd!: (error: RunnerLostError) => void;
   /** Rejects the steps that are under way. */
   readonly #inFlight = new Set<(error: RunnerLostError) => void>();
 
@@ -75,9 +75,6 @@ export class GpuRunner implements Runner {
     this.#slots = new Array(parts.limits.maxSequences).fill(PLAIN_SLOT);
     this.weightBytes = parts.weightBytes;
     this.kvBytes = parts.kvBytes;
-    this.#lost = new Promise((resolve) => {
-      this.#announceEnd = resolve;
-    });
     void parts.gpu.device.lost.then(({ reason, message }) => {
       this.#finish(new RunnerLostError(`the GPU device was lost (${reason}): ${message || 'no reason given'}`));
     });
@@ -115,9 +112,9 @@ export class GpuRunner implements Runner {
     }
     if (step.masked === 0) this.#draws.copyLists(encoder, staging, step);
     device.queue.submit([encoder.finish()]);
-    const validation = [this.#problem()];
+    const validation = [submitProblem(device)];
     return new Promise((settle, fail) => {
-      // Not a race with #lost: a promise keeps what waits on it, and every step would stay in memory.
+      // Not a race with the loss: a promise keeps what waits on it, and every step would stay in memory.
       this.#inFlight.add(fail);
       const submitted = { step, staging, settle, fail, validation };
       if (step.masked === 0) this.#settle(submitted);
@@ -143,7 +140,7 @@ export class GpuRunner implements Runner {
     this.#draws.copyResults(encoder, staging, step);
     this.#draws.copyLists(encoder, staging, step);
     device.queue.submit([encoder.finish()]);
-    submitted.validation.push(this.#problem());
+    submitted.validation.push(submitProblem(device));
     this.#settle(submitted);
   }
 
@@ -246,7 +243,6 @@ export class GpuRunner implements Runner {
 
   #finish(error: RunnerLostError): void {
     this.#end ??= error;
-    this.#announceEnd(this.#end);
     for (const reject of this.#inFlight) reject(this.#end);
     this.#inFlight.clear();
     this.#pending = undefined;
@@ -265,15 +261,7 @@ export class GpuRunner implements Runner {
     this.#slots = step.slots;
     for (const start of starts) slots.start(start);
     gpu.device.queue.writeBuffer(this.#parts.step, 0, step.words);
-    let row = 0;
-    for (const { tokens } of sequences) {
-      if (tokens === 'slot') row++;
-      else if (!('embeddings' in tokens)) row += tokens.length;
-      else {
-        model.giveEmbeddings(row, tokens.embeddings);
-        row += tokens.embeddings.length / this.limits.hiddenSize;
-      }
-    }
+    giveEmbeddings(model, sequences, this.limits.hiddenSize);
   }
 
   #forward(pass: GPUComputePassEncoder, step: EncodedStep, repetition: number): void {
@@ -281,11 +269,6 @@ export class GpuRunner implements Runner {
     if (repetition === 0) model.copyBlocks(pass, step.copies);
     model.embed(pass, step.rows);
     model.layers(pass, step.rows, step.work, 0, model.layerCount, step.adapted);
-  }
-
-  /** What is wrong with what was submitted since pushErrorScope; a lost device is told of elsewhere. */
-  #problem(): Promise<GPUError | null> {
-    return this.#parts.gpu.device.popErrorScope().catch(() => null);
   }
 
   #settle(submitted: SubmittedStep): void {
@@ -301,30 +284,11 @@ export class GpuRunner implements Runner {
     const bytes = stagingLayout(step, hiddenSize).words * 4;
     const invalid = Promise.all(validation).then((errors) => errors.find((error) => error !== null) ?? null);
     try {
-      if (bytes === 0) await device.queue.onSubmittedWorkDone();
-      else await staging.mapAsync(GPUMapMode.READ, 0, bytes);
-    } catch (error) {
-      this.#readback.give(staging);
-      throw await this.#failure(error, invalid);
-    }
-    try {
-      const error = await invalid;
-      if (error) throw new Error(`the step is invalid: ${error.message}`);
-      return bytes === 0 ? [] : readStep(step, new Uint32Array(staging.getMappedRange(0, bytes)), hiddenSize);
+      return await readStaging({ device, staging, bytes, validation: invalid, end: () => this.#end }, (results) =>
+        bytes === 0 ? [] : readStep(step, new Uint32Array(results), hiddenSize),
+      );
     } finally {
-      if (staging.mapState === 'mapped') staging.unmap();
       this.#readback.give(staging);
     }
-  }
-
-  /** Why a readback failed. A lost device may say so only after the readback did. */
-  async #failure(cause: unknown, validation: Promise<GPUError | null>): Promise<Error> {
-    const invalid = await validation;
-    if (invalid) return new Error(`the step is invalid: ${invalid.message}`);
-    const late = new Promise<undefined>((resolve) => {
-      setTimeout(() => resolve(undefined), 1000);
-    });
-    const end = this.#end ?? (await Promise.race([this.#lost, late]));
-    return end ?? new Error(`the step can't be read back: ${(cause as Error).message}`, { cause });
   }
 }

@@ -7,10 +7,10 @@ import type { PoolKind } from '../gpu/pool.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import { compileKernels } from './compile-kernels.ts';
-import type { EmbedLimits } from './embed-runner.ts';
 import { Encoder } from './encoder.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import { encoderKernels } from './encoder-kernels.ts';
+import { type EncoderSizes, encoderLimits, kvBytes } from './encoder-limits.ts';
 import type { EncoderNames } from './encoder-names.ts';
 import { EncoderRunner } from './encoder-runner.ts';
 import { loadEncoderWeights } from './encoder-weights.ts';
@@ -18,18 +18,11 @@ import { encoderOf } from './encoders.ts';
 import { BLOCK_TOKENS } from './runner.ts';
 import { VectorSteps } from './vector-steps.ts';
 
-export interface EncoderOptions {
+export interface EncoderOptions extends EncoderSizes {
   /** How hidden states become a vector; a classifier takes the first position. */
   readonly pooling: PoolKind;
   /** Vectors are divided by their length. */
   readonly normalised: boolean;
-  /** Shortens what the model takes: ids of one sequence. */
-  readonly maxLength?: number | undefined;
-  /** Ids of a step of several sequences. */
-  readonly maxRows: number;
-  readonly maxSequences: number;
-  /** Bytes that activations may take: longer sequences than fit are not taken. */
-  readonly scratchBytes: number;
   readonly quantisation?: Quantisation | undefined;
   readonly bindingLimit?: number | undefined;
   readonly choices?: KernelChoices | undefined;
@@ -62,46 +55,6 @@ export async function loadEncoder(
     gpu.destroy();
     throw error;
   }
-}
-
-/** Bytes of activations that `rows` ids of up to `sequences` sequences take. */
-export function encoderScratchBytes(config: EncoderConfig, rows: number, sequences: number): number {
-  const { hiddenSize, intermediateSize } = config;
-  // hidden, between, q, k and v, query, attended; up, activated.
-  return rows * 16 * (7 * rowWords(hiddenSize) + 2 * rowWords(intermediateSize)) + kvBytes(config, rows, sequences);
-}
-
-/** Keys and values of one layer: each sequence begins with a block of its own. */
-function kvBytes({ hiddenSize }: EncoderConfig, rows: number, sequences: number): number {
-  return encoderBlocks(rows, sequences) * 2 * BLOCK_TOKENS * hiddenSize * 4;
-}
-
-function encoderBlocks(rows: number, sequences: number): number {
-  return Math.ceil(rows / BLOCK_TOKENS) + Math.min(rows, sequences);
-}
-
-/** What an encoder takes at a time within its scratch. Throws RangeError where not even one block of ids fits. */
-export function encoderLimits(
-  config: EncoderConfig,
-  sizes: Pick<EncoderOptions, 'maxRows' | 'maxSequences' | 'maxLength' | 'scratchBytes'>,
-  bindingLimit: number,
-): EmbedLimits {
-  const { maxRows, maxSequences, maxLength = config.contextLength, scratchBytes } = sizes;
-  const contextLength = Math.min(config.contextLength, maxLength);
-  const { hiddenSize, intermediateSize, vocabSize, tokenTypes } = config;
-  const widest = 16 * Math.max(rowWords(3 * hiddenSize), rowWords(intermediateSize));
-  let rows = Math.max(maxRows, contextLength);
-  const fits = () =>
-    rows * widest <= bindingLimit &&
-    kvBytes(config, rows, maxSequences) <= bindingLimit &&
-    encoderScratchBytes(config, rows, maxSequences) <= scratchBytes;
-  while (rows >= BLOCK_TOKENS && !fits()) rows -= BLOCK_TOKENS;
-  if (rows < BLOCK_TOKENS) throw new RangeError(`activations of ${BLOCK_TOKENS} ids are over ${scratchBytes} bytes`);
-  return {
-    ...{ maxSequences, contextLength, vocabSize, tokenTypes },
-    maxRows: Math.min(rows, maxRows),
-    longest: Math.min(rows, contextLength),
-  };
 }
 
 async function load(

@@ -5,9 +5,10 @@ import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { testDevice } from '../testing/device.ts';
 import golden from '../testing/golden/minilm/embeddings.json';
 import { readTestFile } from '../testing/read-file.ts';
+import { encoderScratchBytes } from './encoder-limits.ts';
 import type { EncoderRunner } from './encoder-runner.ts';
 import { encoderOf } from './encoders.ts';
-import { encoderScratchBytes, loadEncoder } from './load-encoder.ts';
+import { loadEncoder } from './load-encoder.ts';
 import { largestDifference } from './testing/golden-encoders.ts';
 
 // Fetched by `npm run model:minilm`; without it there is nothing to test.

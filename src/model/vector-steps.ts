@@ -1,11 +1,10 @@
 import type { Gpu } from '../gpu/gpu.ts';
+import { readStaging, submitProblem } from './read-staging.ts';
 import { ReadbackRing } from './readback-ring.ts';
 import { RunnerLostError } from './runner-lost-error.ts';
 
 /** Steps that may be in flight at once. */
 const STEPS_IN_FLIGHT = 4;
-/** How long a lost device may take to say so, after a readback failed. */
-const SAYS_WITHIN_MS = 1_000;
 
 /** Where vectors lie on the GPU, one row each, and how they are to be read. */
 export interface VectorRows {
@@ -57,7 +56,7 @@ export class VectorSteps {
     const encoder = device.createCommandEncoder({ label: 'vectors' });
     encoder.copyBufferToBuffer(source, 0, staging, 0, bytes);
     device.queue.submit([encoder.finish()]);
-    const validation = device.popErrorScope().catch(() => null);
+    const validation = submitProblem(device);
     // Not a race: a promise keeps what waits on it, and every step would stay in memory.
     return new Promise((settle, fail) => {
       this.#inFlight.add(fail);
@@ -81,23 +80,16 @@ export class VectorSteps {
     validation: Promise<GPUError | null>,
   ): Promise<Float32Array<ArrayBuffer>[]> {
     const { stride, dimension, normalised } = this.#rows;
+    const { device } = this.#gpu;
     try {
-      await staging.mapAsync(GPUMapMode.READ, 0, bytes);
-      const invalid = await validation;
-      if (invalid) throw new Error(`the step is invalid: ${invalid.message}`);
-      const values = new Float32Array(staging.getMappedRange(0, bytes));
-      return Array.from({ length: count }, (_, row) => {
-        const vector = values.slice(row * stride, row * stride + dimension);
-        return normalised ? normalise(vector) : vector;
+      return await readStaging({ device, staging, bytes, validation, end: () => this.#end }, (results) => {
+        const values = new Float32Array(results);
+        return Array.from({ length: count }, (_, row) => {
+          const vector = values.slice(row * stride, row * stride + dimension);
+          return normalised ? normalise(vector) : vector;
+        });
       });
-    } catch (error) {
-      if (this.#end) throw this.#end;
-      const invalid = await validation;
-      if (invalid) throw new Error(`the step is invalid: ${invalid.message}`);
-      await Promise.race([this.#gpu.device.lost, new Promise((resolve) => setTimeout(resolve, SAYS_WITHIN_MS))]);
-      throw this.#end ?? new Error(`the step can't be read back: ${(error as Error).message}`, { cause: error });
     } finally {
-      if (staging.mapState === 'mapped') staging.unmap();
       this.#ring.give(staging);
     }
   }
