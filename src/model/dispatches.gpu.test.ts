@@ -7,6 +7,7 @@ import { loadDecoder } from './load-decoder.ts';
 import { convertCheckpoint } from './testing/convert-checkpoint.ts';
 import { blocksFor, logitsRow } from './testing/generate.ts';
 import { goldenDecoder } from './testing/golden-decoder.ts';
+import { randomAdapter } from './testing/random-adapter.ts';
 import { storiesCheckpoint, storiesConfig } from './testing/stories.ts';
 import { tinyModel } from './testing/tiny-model.ts';
 
@@ -37,6 +38,45 @@ test('a decoded token takes six dispatches a layer, attention split, and six mor
     expect(buffers).not.toHaveBeenCalled();
     expect(queries).not.toHaveBeenCalled();
     expect(passes).toHaveBeenCalledOnce();
+  } finally {
+    vi.restoreAllMocks();
+    runner.destroy();
+  }
+});
+
+test('rows with adapters take ten dispatches a layer more, and neither a buffer nor a kernel; steps without one take none more', async () => {
+  const device = await testDevice();
+  const config = storiesConfig();
+  const { layers } = describeDecoder(config).config;
+  const runner = await loadDecoder(device, await storiesCheckpoint(), config, {
+    ...{ kvBlocks: 16, maxRows: 32, maxSequences: 2, adapters: { most: 1, maxRank: 4 } },
+  });
+  const step = (startPosition: number, adapter?: number) =>
+    runner.step({
+      sequences: [
+        {
+          ...{ slot: 0, tokens: startPosition === 0 ? [1, 2] : 'slot', startPosition, blockTable: [0] },
+          ...(adapter === undefined ? {} : { adapter }),
+        },
+      ],
+      logits: [logitsRow(startPosition === 0 ? 1 : 0, 0)],
+    });
+  await step(0);
+  const dispatches = vi.spyOn(GPUComputePassEncoder.prototype, 'dispatchWorkgroups');
+  const counted = async (...of: Parameters<typeof step>) => {
+    dispatches.mockClear();
+    await step(...of);
+    return dispatches.mock.calls.length;
+  };
+  try {
+    const before = await counted(2);
+    await runner.loadAdapter(0, randomAdapter(1, config));
+    const buffers = vi.spyOn(GPUDevice.prototype, 'createBuffer');
+    const pipelines = vi.spyOn(GPUDevice.prototype, 'createComputePipelineAsync');
+    expect(await counted(3)).toBe(before);
+    expect(await counted(4, 0)).toBe(before + 10 * layers.length);
+    expect(buffers).not.toHaveBeenCalled();
+    expect(pipelines).not.toHaveBeenCalled();
   } finally {
     vi.restoreAllMocks();
     runner.destroy();
