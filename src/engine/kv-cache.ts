@@ -135,7 +135,10 @@ export class KvCache {
     // Locked until the step is planned: its blocks must not be handed out as another copy's target.
     if (!borrows) this.#lockCopied(cache, match.tail!.node);
     const own = this.#allocate(this.#groups.map(() => 1));
-    if (!own) return whole;
+    if (!own) {
+      if (!borrows) this.#unlockCopied(this.#copied.pop()!);
+      return whole;
+    }
     const to = own.map(([block]) => block!);
     const from = borrows ? lent : [...match.tail!.node.blocks];
     this.#copies.add(from, to, borrows ? borrowed!.from : undefined, () => onCancel(whole));
@@ -145,10 +148,7 @@ export class KvCache {
 
   /** The copies of the step that was planned. */
   takeCopies(): readonly BlockCopy[] {
-    for (const { in: cache, node } of this.#copied) {
-      for (const g of this.#windowed) cache.unsee(g, node);
-      cache.unlock(node);
-    }
+    for (const copied of this.#copied) this.#unlockCopied(copied);
     for (const { group, block } of this.#passed) this.#pools[group]!.release([block]);
     this.#copied = [];
     this.#passed = [];
@@ -237,9 +237,7 @@ export class KvCache {
       const own = table.slice(keeps ? index + 1 : index).filter((block) => block !== NO_BLOCK);
       this.#pools[g]!.release(own);
     }
-    for (const g of this.#windowed) {
-      for (let i = kv.from[g]!; i < index; i++) if (kv.tables[g]![i] !== NO_BLOCK) cache.unsee(g, kv.shared[i]!);
-    }
+    for (const g of this.#windowed) for (const node of kv.shared.slice(kv.from[g])) cache.unsee(g, node);
     for (const node of kv.shared) cache.unlock(node);
     kv.tables.length = 0;
     kv.from.length = 0;
@@ -271,6 +269,11 @@ export class KvCache {
     cache.lock(node);
     for (const g of this.#windowed) cache.see(g, node);
     this.#copied.push({ in: cache, node });
+  }
+
+  #unlockCopied({ in: cache, node }: { readonly in: PrefixCache; readonly node: CacheNode }): void {
+    for (const g of this.#windowed) cache.unsee(g, node);
+    cache.unlock(node);
   }
 
   #evictable(group: number): number {

@@ -129,6 +129,15 @@ describe('a windowed group', () => {
   });
 });
 
+it('lets a cached part of a block go where there is no block for its copy', () => {
+  const kv = new KvCache([{ blocks: 6 }], on);
+  runThrough(kv, 90);
+  const held = new SequenceKv();
+  expect(kv.begin(KEY, held, kv.match(KEY, [...ids.slice(0, 88), 99]))).toBe(80);
+  expect(kv.extend(held, 89)).toBe(true);
+  expect(kv.takeCopies()).toEqual([]);
+});
+
 describe('a cache of windowed groups alone', () => {
   const ALL = [{ blocks: 6, window: 32 }];
 

@@ -186,7 +186,12 @@ export class Scheduler {
       if (rows <= 0) continue;
       rows = room.fit(sequence, rows);
       if (rows === 0) leftOut = true;
-      if (rows === 0 || !this.#extend(sequence, rows)) continue;
+      if (rows === 0) continue;
+      if (!this.#extend(sequence, rows)) {
+        // Nobody is left to give way: what a copy is to come from, and what is behind its window, may go after this step.
+        if (sequence.slot >= 0) rows = Math.min(rows, this.kv.roomIn(sequence.kv) - sequence.computed);
+        if (sequence.slot < 0 || rows <= 0 || !this.#extend(sequence, rows)) continue;
+      }
       room.take(sequence, rows);
       step.prefill(sequence, rows);
       budget -= rows;
