@@ -105,7 +105,7 @@ async function measure(
   const { request, software, work } = setting;
   const before = drafting.engine.load().speculation;
   const [plain, drafted]: [Turn[], Turn[]] = [[], []];
-  const rounds = request.quick ? 8 : 16;
+  const rounds = (request.quick ? 8 : 16) / (batch > 1 ? 2 : 1);
   for (let round = -1; round < rounds; round++) {
     // By turns: who disturbs this machine disturbs now the one, now the other.
     const order = [

@@ -122,7 +122,7 @@ export class Scheduler {
    */
   plan(inFlight = 0): Plan | undefined {
     // What comes after a draft follows from how much of it was right.
-    if (this.#running.some(({ guesses }) => guesses !== undefined)) return undefined;
+    if (this.#running.some(({ drafts }) => drafts.guesses !== undefined)) return undefined;
     // A draft follows the ids that are being drawn. Nobody is let in for a step that isn't planned.
     const awaited = this.#drafts !== undefined && !this.#prefilling && this.#drafts.awaited(this.#running);
     if (awaited && inFlight > 0) return undefined;

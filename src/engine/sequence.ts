@@ -1,17 +1,15 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import type { LogitsRow, SlotStart, StepSequence } from '../model/runner.ts';
-import { Acceptance } from './acceptance.ts';
 import type { FinishReason } from './event.ts';
 import type { KvKey } from './kv-key.ts';
 import type { LoraHold } from './lora-adapters.ts';
 import type { Matching } from './matching.ts';
-import type { Drafter } from './ngram-drafts.ts';
 import { PromptLogprobs } from './prompt-logprobs.ts';
 import type { EngineRequest, RequestedSample } from './request.ts';
 import { NO_SHARE, type RowShare } from './row-share.ts';
 import { SampleRows } from './sample-rows.ts';
+import { SequenceDrafts } from './sequence-drafts.ts';
 import { SequenceKv } from './sequence-kv.ts';
-import type { DraftCandidate } from './speculation.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { Stops } from './stops.ts';
 
@@ -46,15 +44,7 @@ export class Sequence {
   awaitsKernels = false;
   /** Tokens being drawn by the steps under way, or drawn and with its matcher: they follow `ids`. */
   drawing = 0;
-  /** What it drafts by, from its first draft on. */
-  drafter: Drafter | undefined;
-  /** How often its drafts were right. */
-  readonly acceptance = new Acceptance();
-  /** The draft that the step under way verifies, and where it comes from. */
-  guesses: readonly number[] | undefined;
-  drafted: DraftCandidate | undefined;
-  /** What it drew last is with its matcher, and isn't what its slot holds: a guess that was refused came after it. */
-  slotIsAhead = false;
+  readonly drafts = new SequenceDrafts();
   /** Positions whose KV is computed once the steps under way are done. */
   computed = 0;
   /** Positions whose KV is computed. */
@@ -164,7 +154,13 @@ export class Sequence {
   get decodes(): boolean {
     // A matcher that took too long once is waited for before the next row, which then makes nobody wait.
     const waits = this.matching?.late === true && this.drawing > 0;
-    return this.pendingRows === 1 && this.room > 0 && !this.parked && !waits && !(this.slotIsAhead && this.drawing > 0);
+    return (
+      this.pendingRows === 1 &&
+      this.room > 0 &&
+      !this.parked &&
+      !waits &&
+      !(this.drafts.slotIsAhead && this.drawing > 0)
+    );
   }
 
   /** Prefill rows that may be computed now: the row that draws waits for credit. */
@@ -287,8 +283,8 @@ export class Sequence {
 
   /** Its draft was verified: of the draws, the first `count` are its next tokens. `held`: it has kept its blocks since. */
   verified(count: number, held: boolean): void {
-    const refused = this.guesses!.length + 1 - count;
-    this.guesses = undefined;
+    const refused = this.drafts.guesses!.length + 1 - count;
+    this.drafts.guesses = undefined;
     this.drawing -= refused;
     if (!held) return;
     this.computed -= refused;

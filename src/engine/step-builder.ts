@@ -81,7 +81,7 @@ export class StepBuilder {
     }
     sequence.computed += tokens.length;
     sequence.drawing += tokens.length;
-    sequence.guesses = guesses;
+    sequence.drafts.guesses = guesses;
     this.#sequences.push(stepSequence(sequence, tokens, startPosition));
     // What is refused of it is computed again.
     this.#reached.push({ sequence, computed: startPosition, residency });

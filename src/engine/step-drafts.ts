@@ -48,7 +48,7 @@ export class StepDrafts {
       if (length === 0) return;
       if (masked) masks -= length;
       const guesses = candidate.draft.ids.slice(0, length);
-      sequence.drafted = candidate;
+      sequence.drafts.candidate = candidate;
       sequence.matching?.look(guesses);
       drafts.set(sequence, guesses);
     });
@@ -65,8 +65,9 @@ export class StepDrafts {
   }
 
   #candidate(sequence: Sequence, most: number): DraftCandidate | undefined {
-    sequence.drafter ??= this.#speculation.newDrafter();
-    const draft = sequence.drafter.draft(sequence.ids, most);
-    return draft && { draft, acceptance: sequence.acceptance };
+    const { drafts, ids } = sequence;
+    drafts.drafter ??= this.#speculation.newDrafter();
+    const draft = drafts.drafter.draft(ids, most);
+    return draft && { draft, acceptance: drafts.acceptance };
   }
 }

@@ -80,7 +80,7 @@ export class StepResults {
     first: number,
   ): number {
     const { kv, speculation } = this.#options;
-    const guesses = sequence.guesses!;
+    const guesses = sequence.drafts.guesses!;
     const right = (i: number) => {
       const { id, nonFinite } = rows[first + i]!;
       const { undrawn } = wanted[first + i]!;
@@ -92,7 +92,7 @@ export class StepResults {
     const held = !sequence.ended && sequence.slot >= 0 && sequence.residency === residency;
     sequence.verified(count, held);
     if (held) kv.trim(sequence.kv, sequence.computed);
-    speculation?.verified(sequence.drafted!, guesses.length, count - 1);
+    speculation?.verified(sequence.drafts.candidate!, guesses.length, count - 1);
     return count;
   }
 
@@ -111,7 +111,7 @@ export class StepResults {
       if (undrawn === 'met' || undrawn === 'stuck') events.push(this.#endUndrawn(sequence, undrawn, row));
       else if (row.nonFinite) events.push(this.#spoilt(sequence));
       else if (last && sequence.matching && !sequence.oneLeft) {
-        sequence.slotIsAhead = true;
+        sequence.drafts.slotIsAhead = true;
         this.#match(sequence, sequence.matching, row, rows);
       } else {
         // What a guess led to was seen: its constraint isn't met by it.
@@ -157,7 +157,7 @@ export class StepResults {
     const { ends, kv, onEvents, onTokens, onMatched, onError } = this.#options;
     const take = () => {
       if (sequence.ended) return;
-      sequence.slotIsAhead = false;
+      sequence.drafts.slotIsAhead = false;
       const events = this.#append(sequence, row, matching.finished);
       if (sequence.slot >= 0) kv.share(sequence.kvKey, sequence.kv, sequence.ids, sequence.shareable);
       onTokens(1);
