@@ -7,6 +7,7 @@ import { attentionChoices } from './attention-choice.ts';
 import { compileAttention, compileMerge } from './attention-kernels.ts';
 import { CombineExperts } from './combine-experts.ts';
 import { compileEmbedding } from './embedding.ts';
+import { EncoderEmbedding } from './encoder-embedding.ts';
 import { Gpu } from './gpu.ts';
 import { KvCopy } from './kv-copy.ts';
 import { LayerNorm } from './layer-norm.ts';
@@ -17,6 +18,7 @@ import { LinearKernel } from './linear-kernel.ts';
 import { type FragmentShape, type LinearForm, linearVariantOf, variantName } from './linear-variant.ts';
 import { LowRankUpdate } from './low-rank-update.ts';
 import { NormInput } from './norm-input.ts';
+import { Pool } from './pool.ts';
 import { QUANT_FORMATS } from './quant-format.ts';
 import { RmsNorm } from './rms-norm.ts';
 import { Rope } from './rope.ts';
@@ -122,6 +124,7 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
       await Promise.all([single, grouped].map((variant) => compileSegmented(gpu, format, variant)));
     }
     for (const of of ['tokens with norm', 'tokens', 'positions'] as const) await compileEmbedding(gpu, format, of);
+    await EncoderEmbedding.compile(gpu, format);
   }
   for (const headSize of [64, 128]) {
     const shape = { heads: 8, kvHeads: 2, headSize, kvFormat: 'f32' } as const;
@@ -152,6 +155,7 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
     LowRankUpdate.compile(gpu),
     ActivateRows.create(gpu, { columns: 64, activation: 'silu', gated: true }, buffers),
     AddNormed.create(gpu, { columns: 64, epsilon: 1e-5, scale: 1 }, buffers),
+    Pool.compile(gpu),
     LayerNorm.create(gpu, { columns: 64, epsilon: 1e-5, of: 'rows' }, buffers),
     KvCopy.create(gpu, 4096, buffers),
     SegmentEntries.create(gpu, { segments: 128, entriesARow: 8, maxRows: 4 }, buffer),

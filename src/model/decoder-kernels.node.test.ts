@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest';
 import { defaultChoices } from '../gpu/kernel-choices.ts';
-import { productKey } from '../gpu/kernel-needs.ts';
+import { productKey, type RowKernel } from '../gpu/kernel-needs.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import { decoderKernels } from './decoder-kernels.ts';
 import { loadDecoder } from './load-decoder.ts';
+import { goldenDecoder } from './testing/golden-decoder.ts';
 import { type TinyShape, tinyModel } from './testing/tiny-model.ts';
 
 // An optional dependency.
@@ -47,6 +48,35 @@ test.skipIf(!webgpu).each<[string, TinyShape, { quantisation?: Quantisation; bin
   const whole = 4 * (shape.layers ?? 1) + 1;
   if (options.bindingLimit === undefined) expect(uses).toBe(whole);
   else expect(uses).toBeGreaterThan(whole);
+});
+
+test.skipIf(!webgpu).each<[string, readonly RowKernel[]]>([
+  ['granite', ['rms-norm']],
+  ['qwen2', ['rms-norm', 'rope']],
+  ['gemma3', ['rms-norm', 'rope head norm', 'add-normed']],
+  ['olmo2', ['rms-norm', 'rope row norm', 'add-normed']],
+  ['gpt2', ['layer-norm', 'rope', 'activate-rows']],
+])('foresees what %s asks for: its products, and what goes over rows', async (name, rows) => {
+  const adapter = await dawn!.requestAdapter();
+  const device = await adapter!.requestDevice();
+  const { checkpoint, config } = await goldenDecoder(name);
+  const needs = decoderKernels(checkpoint, config, { bindingLimit: device.limits.maxStorageBufferBindingSize });
+  const asked = new Set<string>();
+  const choices = defaultChoices(device);
+  const runner = await loadDecoder(device, checkpoint, config, {
+    ...{ kvBlocks: 4, maxRows: 8, maxSequences: 2 },
+    choices: {
+      ...choices,
+      linear: (part, form) => {
+        asked.add(productKey(part, form));
+        return choices.linear(part, form);
+      },
+    },
+  });
+  runner.destroy();
+  device.destroy();
+  expect(needs.products.map(({ part, form }) => productKey(part, form)).sort()).toEqual([...asked].sort());
+  expect([...needs.rows].sort()).toEqual([...rows].sort());
 });
 
 test('foresees what mixtures of experts ask for: routes, parts by format and size, and what these are with wider scales', () => {
