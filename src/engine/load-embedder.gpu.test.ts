@@ -43,7 +43,10 @@ async function losable(): Promise<{ gpu: GPU; lose: () => void }> {
     return adapter;
   };
   const gpu = { requestAdapter, wgslLanguageFeatures: inner.wgslLanguageFeatures } as GPU;
-  return { gpu, lose: () => devices.forEach((device) => void device.destroy()) };
+  const lose = () => {
+    for (const device of devices) device.destroy();
+  };
+  return { gpu, lose };
 }
 
 const MODULES = ['Transformer', 'Pooling', 'Normalize'].map((name, i) => ({
