@@ -67,12 +67,16 @@ const granite = ggufDecoder('granite', (keys) => {
   };
 });
 
-const qwen2 = ggufDecoder('qwen2', () => ({
-  architecture: 'Qwen2ForCausalLM',
-  modelType: 'qwen2',
-  config: { hidden_act: 'silu' },
-  shape: { qkvBias: true },
-}));
+const qwen2 = ggufDecoder('qwen2', (keys) => {
+  // Early files say it of a family that has none, and engines don't ask.
+  keys.boolean('use_parallel_residual');
+  return {
+    architecture: 'Qwen2ForCausalLM',
+    modelType: 'qwen2',
+    config: { hidden_act: 'silu' },
+    shape: { qkvBias: true },
+  };
+});
 
 const qwen3 = ggufDecoder('qwen3', (keys) => {
   const { config, shape } = withBiases(keys, false);
@@ -119,9 +123,10 @@ const gemma2 = ggufDecoder('gemma2', (keys, sizes) => ({
   config: {
     hidden_activation: 'gelu_pytorch_tanh',
     query_pre_attn_scalar: queryScale(sizes, 46),
-    attn_logit_softcapping: keys.number('attn_logit_softcapping') ?? null,
-    final_logit_softcapping: keys.number('final_logit_softcapping') ?? null,
-    sliding_window: keys.size('attention.sliding_window'),
+    // The first files have none of these, which all the released models have.
+    attn_logit_softcapping: keys.number('attn_logit_softcapping') ?? 50,
+    final_logit_softcapping: keys.number('final_logit_softcapping') ?? 30,
+    sliding_window: keys.optionalSize('attention.sliding_window') ?? 4096,
   },
   shape: { norms: 'both', plusOne: true },
 }));

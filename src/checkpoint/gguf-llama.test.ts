@@ -104,7 +104,11 @@ describe('config', () => {
         'llama.rope.scaling.original_context_length': 8,
         'llama.rope.scaling.attn_factor': 1.1,
       },
-      { rope_type: 'yarn', factor: 4, original_max_position_embeddings: 8, attention_factor: 1.1 },
+      {
+        ...{ rope_type: 'yarn', factor: 4, original_max_position_embeddings: 8 },
+        // The file's multiplies what a stretch by four asks for.
+        attention_factor: 1.1 * (1 + 0.1 * Math.log(4)),
+      },
     ],
   ])('knows rope scaling: %s', async (_, metadata, scaling) => {
     expect((await raw(metadata)).rope_scaling).toEqual(scaling);
@@ -166,6 +170,11 @@ describe('config', () => {
     ['experts that are not there', { 'llama.expert_count': 8, 'llama.expert_used_count': 2 }, /"blk\.0\.ffn_gate_inp/],
     ['a key it does not know', { 'llama.logit_scale': 2.5 }, /llama\.logit_scale is not known/],
     ['another rope scaling', { 'llama.rope.scaling.type': 'longrope' }, /"longrope"; known: none, linear, yarn/],
+    [
+      "a factor of attention's that nothing stretches",
+      { 'llama.rope.scaling.attn_factor': 1.2 },
+      /rope\.scaling\.attn_factor is 1\.2, of rope\.scaling\.type "none"/,
+    ],
     ['no epsilon', { 'llama.attention.layer_norm_rms_epsilon': undefined }, /layer_norm_rms_epsilon is missing/],
     ['more tokens than rows', { 'llama.vocab_size': 7 }, /tokenizer\.ggml\.tokens has 8 tokens of 7/],
     ['absurdly many layers', { 'llama.block_count': 4_000_000_000 }, /"blk\.1\.attn_norm\.weight" is missing/],

@@ -34,6 +34,10 @@ export async function ggufRopeScaling(keys: GgufKeys, rotated: number, theta: nu
     const [short, long] = [await factorsOf(keys, SHORT_FACTORS), await factorsOf(keys, LONG_FACTORS)];
     return { rope_type: 'longrope', short_factor: short, long_factor: long, ...told };
   }
+  if (kind !== 'yarn' && attention !== undefined && attention !== 1) {
+    const key = older === undefined ? 'yarn_attn_factor' : 'attn_factor';
+    keys.fail(`rope.scaling.${key}`, `is ${attention}, of rope.scaling.type ${JSON.stringify(kind)}`);
+  }
   if (gguf.tensors.has(ROPE_FACTORS)) {
     if (kind !== 'none') keys.fail('rope.scaling.type', `is ${kind}, beside ${ROPE_FACTORS}`);
     return (
@@ -50,6 +54,8 @@ export async function ggufRopeScaling(keys: GgufKeys, rotated: number, theta: nu
     rope_type: 'yarn',
     factor,
     ...told,
+    // Here it is whole; what the file has is multiplied by what the stretch asks for (ggml: rope_yarn).
+    ...(attention === undefined ? {} : { attention_factor: attention * (1 + 0.1 * Math.log(factor)) }),
     ...(fast === undefined ? {} : { beta_fast: fast }),
     ...(slow === undefined ? {} : { beta_slow: slow }),
   };

@@ -131,6 +131,18 @@ test.each(CASES)('$model as GGUF is the model that it is as safetensors', async 
   });
 });
 
+test("Gemma 2's first files don't say its caps and window, early ones of Qwen2 something of another family", async () => {
+  const opened = async (model: string, how: GgufConversion) => {
+    const original = await openSafetensors(bytesSource('m.safetensors', await golden(model, 'model.safetensors')));
+    return openGguf(bytesSource('m.gguf', await writeGgufModel(original, await keysOf(model), how)));
+  };
+  expect((await opened('gemma2', { architecture: 'gemma2', plusOne: true })).config.raw).toMatchObject({
+    ...{ attn_logit_softcapping: 50, final_logit_softcapping: 30, sliding_window: 4096 },
+  });
+  const qwen2 = await opened('qwen2', { architecture: 'qwen2', metadata: { use_parallel_residual: true } });
+  expect(qwen2.config.raw).toEqual((await opened('qwen2', { architecture: 'qwen2' })).config.raw);
+});
+
 test("Phi-3's factors of short and long contexts are tensors", async () => {
   const raw = await keysOf('phi3');
   const original = await openSafetensors(bytesSource('m.safetensors', await golden('phi3', 'model.safetensors')));
