@@ -5,7 +5,7 @@ import { FAILURE_CODES } from '../contract/failure-codes.ts';
 import { LoadAdapterSchema, UnloadAdapterSchema } from '../contract/gen/node_relay_pb.ts';
 import { LoraError, type LoraFiles } from '../engine/lora-adapters.ts';
 import type { LoadedLora } from '../engine/lora-counts.ts';
-import { NodeAdapters } from './node-adapters.ts';
+import { NodeAdapters, takeAdapterCommand } from './node-adapters.ts';
 
 const CONFIG = new TextEncoder().encode('{"r":4}');
 const WEIGHTS = Uint8Array.of(1, 2, 3, 4);
@@ -85,4 +85,9 @@ test('a new session begins with none, and hears nothing of what another asked fo
   await settle();
   expect(acts).toEqual(['load a {"r":4} 1,2,3,4', 'unload a', 'load a {"r":4} 1,2,3,4']);
   expect(told).toEqual([{ requestId: 1n }, { requestId: 1n }]);
+});
+
+test('a node that takes none says so', () => {
+  const [event] = takeAdapterCommand(undefined, create(UnloadAdapterSchema, { requestId: 9n, loraId: 'a' }));
+  expect(event?.event?.value).toMatchObject({ requestId: 9n, code: FAILURE_CODES.unimplemented });
 });

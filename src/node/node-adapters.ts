@@ -4,6 +4,7 @@ import { sha256Hex } from '../checkpoint/manifest.ts';
 import { FAILURE_CODES } from '../contract/failure-codes.ts';
 import type { AdapterFile, LoadAdapter, NodeEventSchema, UnloadAdapter } from '../contract/gen/node_relay_pb.ts';
 import { type LoraAdapters, LoraError } from '../engine/lora-adapters.ts';
+import type { Ask } from './relay-access.ts';
 
 type NodeEventInit = MessageInitShape<typeof NodeEventSchema>;
 
@@ -71,8 +72,27 @@ export class NodeAdapters {
   }
 }
 
-/** What a node answers that takes none. */
-export function refusedAdapter({ requestId }: LoadAdapter | UnloadAdapter): NodeEventInit {
+/** Does what a command says; gives what is to be told at once: that a node takes none. */
+export function takeAdapterCommand(
+  adapters: NodeAdapters | undefined,
+  command: LoadAdapter | UnloadAdapter,
+): readonly NodeEventInit[] {
+  if (!adapters) return [refused(command)];
+  if (command.$typeName === 'shoal.relay.v1.LoadAdapter') adapters.load(command);
+  else adapters.unload(command);
+  return [];
+}
+
+/** Files of the adapters of the relay at `relayUrl`. */
+export function adapterFiles(relayUrl: string, ask: Ask, signal: AbortSignal): FetchAdapterFile {
+  return async (path) => {
+    const response = await ask(`${relayUrl}/model/adapters/${path}`, { signal });
+    if (!response.ok) throw new Error(`an adapter's file came with status ${response.status}`);
+    return new Uint8Array(await response.arrayBuffer());
+  };
+}
+
+function refused({ requestId }: LoadAdapter | UnloadAdapter): NodeEventInit {
   const message = 'this node takes no LoRA adapters';
   return { event: { case: 'adapterDone', value: { requestId, code: FAILURE_CODES.unimplemented, message } } };
 }

@@ -17,7 +17,7 @@ import { logRequest } from './log-request.ts';
 import type { DetachKey, JoinRequest, NodeMessage } from './messages.ts';
 import { fetchAbout, fetchManifest } from './model-files.ts';
 import type { ModelShelf } from './model-shelf.ts';
-import { NodeAdapters } from './node-adapters.ts';
+import { adapterFiles, NodeAdapters } from './node-adapters.ts';
 import { pause } from './pause.ts';
 import { RelayAccess } from './relay-access.ts';
 import { RelayUnreachableError } from './relay-unreachable-error.ts';
@@ -225,6 +225,7 @@ export class Node {
       adapter,
     });
     const report: Session['report'] = (events) => this.#session?.report(events);
+    const files = adapterFiles(join.relayUrl, this.#access?.ask ?? fetch, this.#left.signal);
     const transport = createConnectTransport({
       baseUrl: join.relayUrl,
       useBinaryFormat: true,
@@ -234,7 +235,7 @@ export class Node {
       client: createClient(NodeRelay, transport),
       identity,
       target,
-      adapters: loaded.lora && new NodeAdapters(loaded.lora, (path) => this.#adapterFile(join.relayUrl, path), report),
+      adapters: loaded.lora && new NodeAdapters(loaded.lora, files, report),
       load: () => nodeLoad(loaded.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),
       onKey: (key, rank) => {
@@ -252,13 +253,6 @@ export class Node {
       onProfile: (profile) => this.#profiled(profile),
       random: Math.random,
     });
-  }
-
-  async #adapterFile(relayUrl: string, path: string): Promise<Uint8Array> {
-    const ask = this.#access?.ask ?? fetch;
-    const response = await ask(`${relayUrl}/model/adapters/${path}`, { signal: this.#left.signal });
-    if (!response.ok) throw new Error(`an adapter's file came with status ${response.status}`);
-    return new Uint8Array(await response.arrayBuffer());
   }
 
   #tellSession(): void {

@@ -3,18 +3,16 @@ import { Code, ConnectError } from '@connectrpc/connect';
 import {
   type AttachRequest,
   AttachRequestSchema,
-  type LoadAdapter,
   type NodeCommand,
   type NodeEventSchema,
   type Profile,
   ResumeSchema,
-  type UnloadAdapter,
   type Welcome,
 } from '../contract/gen/node_relay_pb.ts';
 import { isOtherBuild } from '../contract/other-build.ts';
 import { backoffMs } from './backoff.ts';
 import { refusedEmbed } from './embed-target.ts';
-import { refusedAdapter } from './node-adapters.ts';
+import { takeAdapterCommand } from './node-adapters.ts';
 import { ReportQueue } from './report-queue.ts';
 import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
 import { FENCED, REFUSALS } from './session-statuses.ts';
@@ -185,10 +183,7 @@ export class Session {
       if (target.embed) target.embed(value);
       else this.#queue.push(refusedEmbed(value));
     } else if (name === 'loadAdapter' || name === 'unloadAdapter') {
-      const { adapters } = this.#options;
-      if (!adapters) this.#queue.push([refusedAdapter(value)]);
-      else if (name === 'loadAdapter') adapters.load(value as LoadAdapter);
-      else adapters.unload(value as UnloadAdapter);
+      this.#queue.push(takeAdapterCommand(this.#options.adapters, value));
     } else if (name === 'abort') target.abort(value.jobId);
     else if (name === 'grant') target.grant(value.jobId, value.index, value.credit);
     else if (name === 'drain') this.#draining = true;
