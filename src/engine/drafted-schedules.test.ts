@@ -10,7 +10,7 @@ import { outcomesAlone } from './testing/outcome.ts';
 import { anySchedule, ID_GRAMMARS, LIMITS, nothingReached, RUNNER_OPTIONS, runSchedule } from './testing/schedules.ts';
 
 const LONG = import.meta.env.SHOAL_LONG === '1';
-const RUNS = LONG ? 500 : 8;
+const RUNS = LONG ? 500 : 4;
 
 /** What comes after ids, of sequences that are known whole. */
 function following(known: readonly (readonly number[])[], ids: readonly number[], most: number): number[] {
@@ -64,7 +64,7 @@ test.each(Object.keys(DRAFTERS))(
       await runSchedule(schedule, open, alone, reached, ID_GRAMMARS, async (jobs) => (given = await drafts(jobs)));
       for (const what of ['drafts', 'drafted', 'accepted'] as const) counts[what] += given!.counts[what];
     });
-    await fc.assert(property, { numRuns: RUNS, endOnFailure: true });
+    await fc.assert(property, { numRuns: RUNS, endOnFailure: true, ...(LONG ? {} : { seed: 3 }) });
     if (name === 'that are always wrong') expect(counts.accepted).toBe(0);
     // A few schedules may happen to have nothing of a kind.
     expect(reached.draftedSteps).toBeGreaterThan(LONG ? RUNS : 0);

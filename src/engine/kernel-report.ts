@@ -11,7 +11,7 @@ export const PRECISIONS = ['exact', 'fast'] as const;
 
 /** What a user says of a node's kernels. */
 export interface KernelFlags {
-  /** Whether sequences draft; default: where it wins. */
+  /** Whether sequences draft, where that wins; default: off. */
   readonly speculation?: 'auto' | 'off';
   readonly tune: TuneMode;
   readonly precision: (typeof PRECISIONS)[number];

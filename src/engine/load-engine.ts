@@ -60,7 +60,7 @@ async function load(on: ModelDevice, parts: EngineParts): Promise<LoadedEngine> 
     onEvents,
     onBroken: life.announceLoss,
     now: () => performance.now(),
-    speculation: parts.kernels.speculation ?? 'auto',
+    speculation: parts.kernels.speculation ?? 'off',
     ...(throttle ? { throttle } : {}),
   });
   return {

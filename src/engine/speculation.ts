@@ -16,6 +16,8 @@ const PROBE_ROWS = 3;
 const FIRST_GUESS = 0.5;
 /** Steps after one with a draft that are not put together: the next draft may be there at any token. */
 const HOT_STEPS = 3;
+/** Steps that were planned before one that is measured. */
+const STEPS_BEHIND = 2;
 
 /** A sequence that could draft. */
 export interface DraftCandidate {
@@ -122,7 +124,9 @@ export class Speculation implements Speculating {
   plainStep({ sequences, steps, ms, waited }: Parameters<Speculating['plainStep']>[0]): void {
     const plainMs = this.#costs.plain(sequences);
     this.#earn(PROBE_SHARE * ms, plainMs ?? ms);
-    if (waited && plainMs !== undefined) this.#allowance -= Math.max(0, ms - plainMs * steps);
+    // Steps by themselves soon after a draft aren't what there would be without: they are its cost.
+    const disturbed = waited || this.#sinceDraft <= HOT_STEPS + STEPS_BEHIND;
+    if (disturbed && plainMs !== undefined) this.#allowance -= Math.max(0, ms - plainMs * steps);
     else this.#costs.addPlain(sequences, ms / steps);
   }
 

@@ -2,7 +2,7 @@ import { type KernelFlags, PRECISIONS, TUNE_MODES } from '../node/messages.ts';
 
 /**
  * What the page's address says of kernels: `?tune=off|reset`, `?precision=fast`, `?kernel=NAME`, and
- * of drafts: `?speculation=off`. Throws RangeError naming
+ * of drafts: `?speculation=auto`. Throws RangeError naming
  * what it can't be; a kernel's name is looked up where the kernels are.
  */
 export function kernelFlags(search: string): KernelFlags {
@@ -14,7 +14,7 @@ export function kernelFlags(search: string): KernelFlags {
     return value;
   };
   const kernel = params.get('kernel') ?? undefined;
-  const speculation = oneOf('speculation', ['auto', 'off'] as const);
+  const speculation = oneOf('speculation', ['off', 'auto'] as const);
   return { tune: oneOf('tune', TUNE_MODES), precision: oneOf('precision', PRECISIONS), kernel, speculation };
 }
 
