@@ -55,21 +55,15 @@
     }
   }
   #if PAIRS
-  // gate: output[c, i] = gate / (1 + exp(-gate)) * up, of a matrix paired as src/gpu/pair-order.ts says: gate row i with up
-  // row i; GELU's tanh form has exp(-2 sqrt(2 / pi) (gate + 0.044715 gate^3)), since (1 + tanh u) / 2 = 1 / (1 + exp(-2 u)).
-  // Arguments are bounded, as in activation.wgsl.
+  // gate: output[c, i] = activation(gate) * up, of a matrix paired as src/gpu/pair-order.ts says: gate row i with up row i; the
+  // activation as activation.wgsl computes it.
   for (var i = 0u; i < select(0u, ROWS / 2u * OWN_COLUMNS, params.finish == FINISH_GATE); i++) {
     let at = column + i % OWN_COLUMNS;
     let pair = pairOf(tile, lane + i / OWN_COLUMNS * TILE_THREADS);
     if (pair < params.outputs && params.firstColumn + at < count) {
       let gate = totals[i];
       let up = totals[i + ROWS / 2u * OWN_COLUMNS];
-      let cubic = fma(min(gate * gate, 1e30), params.gateCubic, params.gateLinear);
-      var power = -gate * cubic;
-      if (power > 80.0) {
-        power = 80.0;
-      }
-      output[at * params.outputStride + pair] = gate / (1.0 + exp(power)) * up;
+      output[at * params.outputStride + pair] = sigmoidProduct(gate, params.gateLinear, params.gateCubic) * up;
     }
   }
   // rotate: query, key and value heads, of a matrix paired as src/gpu/pair-order.ts says: row d of a head's first half

@@ -23,8 +23,8 @@
 //
 // A template (src/gpu/template.ts). The line `#sums` stands for linear-sums.wgsl or linear-matrix.wgsl, `#declare` for
 // what these declare, the line `#finish` for linear-finish.wgsl.
-// Prepend step.wgsl, norm-factor.wgsl, the constants ROWS, COLUMNS, THREADS, COLUMN_THREADS and SPLIT_THREADS, and the files of the
-// weight's format.
+// Prepend step.wgsl, tanh.wgsl, activation.wgsl, norm-factor.wgsl, the constants ROWS, COLUMNS, THREADS, COLUMN_THREADS and
+// SPLIT_THREADS, and the files of the weight's format.
 struct Params {
   // Rows of the part; of paired ones pairs, over all parts.
   outputs: u32,
@@ -54,7 +54,7 @@ struct Params {
   capScale: f32,
   // What is stored, added or emitted is multiplied by it.
   scale: f32,
-  // Of gate: it multiplies by x / (1 + exp(-x (gateLinear + gateCubic x^2))).
+  // Of gate: its activation, as sigmoidProduct takes it.
   gateLinear: f32,
   gateCubic: f32,
 }

@@ -54,7 +54,7 @@ describe.each(FORMATS)('%s', (format) => {
     [172, 64, 0],
     [100, 96, 2],
   ])(
-    'gate, up and SiLU of %i numbers from %i are those of the two kernels (parts of %i tiles)',
+    'gate, up and activation of %i numbers from %i are those of the two kernels (parts of %i tiles)',
     async (columns, inner, cut) => {
       const random = new Random(columns);
       const sources = [randomMatrix(random, columns, inner, format), randomMatrix(random, columns, inner, format)];
@@ -67,12 +67,14 @@ describe.each(FORMATS)('%s', (format) => {
         const step = await bench.rowsStep(rows);
         const input = await bench.rows(random.normals(rows * inner, 3), inner);
         const both = await product(bench, plain, step, input, rows, 2 * columns);
-        const expected = await bench.zeros(rows * 4 * rowWords(columns));
-        const shape = { columns, activation: 'silu', gated: true } as const;
-        const swiglu = await ActivateRows.create(bench.gpu, shape, { step, input: both, output: expected });
-        await bench.run((pass) => swiglu.encode(pass, rows));
-        const fused = await product(other, paired, step, input, rows, columns, { kind: 'gate' });
-        expect(bits(await bench.read(fused))).toEqual(bits(await bench.read(expected)));
+        for (const activation of ['silu', 'gelu-tanh'] as const) {
+          const expected = await bench.zeros(rows * 4 * rowWords(columns));
+          const shape = { columns, activation, gated: true };
+          const activate = await ActivateRows.create(bench.gpu, shape, { step, input: both, output: expected });
+          await bench.run((pass) => activate.encode(pass, rows));
+          const fused = await product(other, paired, step, input, rows, columns, { kind: 'gate', activation });
+          expect(bits(await bench.read(fused))).toEqual(bits(await bench.read(expected)));
+        }
       }
       if (other !== bench) other.close();
     },

@@ -1,3 +1,4 @@
+import activationCode from '../../shaders/activation.wgsl?raw';
 import code from '../../shaders/linear.wgsl?raw';
 import denseUnit from '../../shaders/linear-dense.wgsl?raw';
 import dotUnit from '../../shaders/linear-dot.wgsl?raw';
@@ -82,6 +83,7 @@ export class LinearKernel {
         ...half.map((name) => `alias ${name};`),
         stepCode,
         tanhCode,
+        activationCode,
         normFactorCode,
         ...layout.code,
         expandTemplate(template, { ...counts, ...numbers, ROWS: rows, COLUMNS: columns }),
