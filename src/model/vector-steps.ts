@@ -43,7 +43,7 @@ export class VectorSteps {
 
   /**
    * Calls `submit`, which writes and submits what makes `count` vectors, and gives them, [dimension] each. Rejects with
-   * RunnerLostError once the device is lost.
+   * what `submit` throws, and with RunnerLostError once the device is lost.
    */
   async run(count: number, submit: () => void): Promise<Float32Array<ArrayBuffer>[]> {
     if (this.#end) throw this.#end;
@@ -52,7 +52,13 @@ export class VectorSteps {
     const staging = this.#ring.take();
     const bytes = count * stride * 4;
     device.pushErrorScope('validation');
-    submit();
+    try {
+      submit();
+    } catch (error) {
+      void submitProblem(device);
+      this.#ring.give(staging);
+      throw error;
+    }
     const encoder = device.createCommandEncoder({ label: 'vectors' });
     encoder.copyBufferToBuffer(source, 0, staging, 0, bytes);
     device.queue.submit([encoder.finish()]);
