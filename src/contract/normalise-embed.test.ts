@@ -22,15 +22,16 @@ const encode = (text: string, pair = '') => ({
   typeIds: [...text.replace(/./g, '0'), ...pair.replace(/./g, '1')].map(Number),
 });
 
-function taken(init: Init, model = MODEL) {
+async function taken(init: Init, model = MODEL) {
   const request = create(EmbedRequestSchema, init);
   checkEmbed(request, model);
-  return embedJobRequest(request, embedInputs(request, model, encode));
+  const inputs = await embedInputs(request, model, async (text, pair) => encode(text, pair));
+  return embedJobRequest(request, inputs);
 }
 
-function refusal(init: Init, model: EmbedLimits): ContractError {
+async function refusal(init: Init, model: EmbedLimits): Promise<ContractError> {
   try {
-    taken(init, model);
+    await taken(init, model);
   } catch (error) {
     expect(error).toBeInstanceOf(ContractError);
     return error as ContractError;
@@ -40,42 +41,42 @@ function refusal(init: Init, model: EmbedLimits): ContractError {
 
 const ids = (...inputIds: number[]) => ({ tokenized: { inputIds } });
 
-test('ids, and their types where they are told', () => {
-  expect(taken({ requestId: 'a', ...ids(1, 2) })).toMatchObject({
+test('ids, and their types where they are told', async () => {
+  expect(await taken({ requestId: 'a', ...ids(1, 2) })).toMatchObject({
     requestId: 'a',
     n: 1,
     inputIds: [1, 2],
     embedInputs: [{ ids: [1, 2], typeIds: undefined }],
     rank: undefined,
   });
-  expect(taken({ ...ids(1, 2), tokenTypeIds: [0, 1], dataParallelRank: 0 })).toMatchObject({
+  expect(await taken({ ...ids(1, 2), tokenTypeIds: [0, 1], dataParallelRank: 0 })).toMatchObject({
     embedInputs: [{ typeIds: [0, 1] }],
     rank: 0,
   });
 });
 
-test('texts are a batch; with is_cross_encoder they are pairs', () => {
-  const { inputIds, embedInputs: inputs, n } = taken({ texts: ['ab', 'cde'] });
+test('texts are a batch; with is_cross_encoder they are pairs', async () => {
+  const { inputIds, embedInputs: inputs, n } = await taken({ texts: ['ab', 'cde'] });
   expect([n, inputIds]).toEqual([2, [0, 1, 0, 1, 2]]);
   expect(inputs).toEqual([encode('ab'), encode('cde')]);
-  const pairs = taken({ texts: ['ab', 'c', 'ab', 'd'], isCrossEncoder: true }, SCORES);
+  const pairs = await taken({ texts: ['ab', 'c', 'ab', 'd'], isCrossEncoder: true }, SCORES);
   expect(pairs.embedInputs).toEqual([encode('ab', 'c'), encode('ab', 'd')]);
 });
 
-test('what a tokenizer fills texts up with is left out, on its side', () => {
+test('what a tokenizer fills texts up with is left out, on its side', async () => {
   const right = { ...MODEL, padding: { id: 7, side: 'right' as const } };
   const left = { ...MODEL, padding: { id: 7, side: 'left' as const } };
-  const of = (model: EmbedLimits, inputIds: number[], tokenTypeIds: number[] = []) =>
-    taken({ tokenized: { inputIds }, tokenTypeIds }, model).embedInputs;
-  expect(of(right, [7, 1, 7, 2, 7, 7])).toEqual([{ ids: [7, 1, 7, 2], typeIds: undefined }]);
-  expect(of(left, [7, 7, 1, 7], [0, 0, 1, 0])).toEqual([{ ids: [1, 7], typeIds: [1, 0] }]);
-  expect(of(right, [7, 7])).toEqual([{ ids: [7], typeIds: undefined }]);
-  expect(of(left, [7, 7])).toEqual([{ ids: [7], typeIds: undefined }]);
-  expect(of(MODEL, [1, 7])).toEqual([{ ids: [1, 7], typeIds: undefined }]);
+  const of = async (model: EmbedLimits, inputIds: number[], tokenTypeIds: number[] = []) =>
+    (await taken({ tokenized: { inputIds }, tokenTypeIds }, model)).embedInputs;
+  expect(await of(right, [7, 1, 7, 2, 7, 7])).toEqual([{ ids: [7, 1, 7, 2], typeIds: undefined }]);
+  expect(await of(left, [7, 7, 1, 7], [0, 0, 1, 0])).toEqual([{ ids: [1, 7], typeIds: [1, 0] }]);
+  expect(await of(right, [7, 7])).toEqual([{ ids: [7], typeIds: undefined }]);
+  expect(await of(left, [7, 7])).toEqual([{ ids: [7], typeIds: undefined }]);
+  expect(await of(MODEL, [1, 7])).toEqual([{ ids: [1, 7], typeIds: undefined }]);
 });
 
-test('sampling_params say nothing of a vector, whatever is in them', () => {
-  expect(taken({ ...ids(1), samplingParams: { temperature: -1, n: 3 } })).toMatchObject({ n: 1 });
+test('sampling_params say nothing of a vector, whatever is in them', async () => {
+  expect(await taken({ ...ids(1), samplingParams: { temperature: -1, n: 3 } })).toMatchObject({ n: 1 });
 });
 
 test.each<[Init, Partial<EmbedLimits>, string]>([
@@ -109,17 +110,27 @@ test.each<[Init, Partial<EmbedLimits>, string]>([
   [{ texts: new Array(129).fill('a') }, {}, 'texts must be at most 128, pairs counted once, got 129.'],
   [{ texts: ['a', 'a', 'a'] }, { size: 300_000 }, 'texts must be at most 1, pairs counted once, got 3.'],
   [{ texts: ['a'.repeat(65_537)] }, {}, 'texts must hold at most 65536 characters in all.'],
+  [
+    { texts: ['a', 'a'.repeat(8_193)] },
+    {},
+    'texts must be of at most 8192 characters each: longer ones go as tokenized.input_ids.',
+  ],
+  [
+    { texts: ['a'.repeat(8_000), 'b'.repeat(193)], isCrossEncoder: true },
+    { classifies: true },
+    'texts must be of at most 8192 characters each: longer ones go as tokenized.input_ids.',
+  ],
   [{ texts: ['abc', 'abcdefghi'] }, {}, 'texts must fit the context of 8 tokens, got 9 of them.'],
   [{ texts: ['abc', ''] }, {}, 'texts must hold no text without a token.'],
-])('INVALID_ARGUMENT: %j %j', (init, model, message) => {
-  const error = refusal(init, { ...MODEL, ...model });
+])('INVALID_ARGUMENT: %j %j', async (init, model, message) => {
+  const error = await refusal(init, { ...MODEL, ...model });
   expect([error.code, error.message]).toEqual([Code.InvalidArgument, message]);
   expect(message.startsWith(`${error.field} `)).toBe(true);
 });
 
-test('mm_inputs are UNIMPLEMENTED where they hold anything, and a mistake is told before', () => {
+test('mm_inputs are UNIMPLEMENTED where they hold anything, and a mistake is told before', async () => {
   const mmInputs = { imageUrls: ['x'] };
-  expect(taken({ ...ids(1), mmInputs: {} })).toMatchObject({ n: 1 });
-  expect(refusal({ ...ids(1), mmInputs }, MODEL)).toMatchObject({ code: Code.Unimplemented, field: 'mm_inputs' });
-  expect(refusal({ ...ids(100), mmInputs }, MODEL).code).toBe(Code.InvalidArgument);
+  expect(await taken({ ...ids(1), mmInputs: {} })).toMatchObject({ n: 1 });
+  expect(await refusal({ ...ids(1), mmInputs }, MODEL)).toMatchObject({ code: Code.Unimplemented, field: 'mm_inputs' });
+  expect((await refusal({ ...ids(100), mmInputs }, MODEL)).code).toBe(Code.InvalidArgument);
 });

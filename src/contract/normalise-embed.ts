@@ -8,7 +8,9 @@ import { MAX_RESPONSE_BYTES } from './response-size.ts';
 /** Texts of one request that are served; a pair counts as one. */
 export const MAX_TEXTS = 128;
 /** UTF-16 units of all texts of a request: what tokenising them takes is the relay's own time. */
-export const MAX_TEXT_LENGTH = 65_536;
+const MAX_TEXTS_LENGTH = 65_536;
+/** UTF-16 units of one text, or pair, which holds up all else meanwhile: of the worst tokenizers' worst text some 200 ms. */
+const MAX_TEXT_LENGTH = 8_192;
 
 /** What a vector takes in a message beside its numbers. */
 const VECTOR_BYTES = 32;
@@ -31,7 +33,7 @@ export interface Padding {
 }
 
 /** The ids of texts, as the model's tokenizer makes them, special tokens included; of pairs with a `pair`. */
-export type EncodeTexts = (text: string, pair: string | undefined) => EmbedInput;
+export type EncodeTexts = (text: string, pair: string | undefined) => Promise<EmbedInput>;
 
 /**
  * Checks a request for vectors, by the contract with the gateway; what it asks of a tokenizer is left to `embedInputs`.
@@ -85,12 +87,26 @@ function checkTexts({ texts, tokenized, tokenTypeIds, isCrossEncoder }: EmbedReq
   const count = isCrossEncoder ? texts.length / 2 : texts.length;
   const most = Math.min(MAX_TEXTS, Math.floor(MAX_RESPONSE_BYTES / (4 * model.size + VECTOR_BYTES)) - 2);
   if (count > most) throw invalid('texts', `must be at most ${most}, pairs counted once, got ${count}.`);
-  const length = texts.reduce((sum, text) => sum + text.length, 0);
-  if (length > MAX_TEXT_LENGTH) throw invalid('texts', `must hold at most ${MAX_TEXT_LENGTH} characters in all.`);
+  const step = isCrossEncoder ? 2 : 1;
+  const lengthOf = (some: readonly string[]) => some.reduce((sum, text) => sum + text.length, 0);
+  if (lengthOf(texts) > MAX_TEXTS_LENGTH)
+    throw invalid('texts', `must hold at most ${MAX_TEXTS_LENGTH} characters in all.`);
+  for (let at = 0; at < texts.length; at += step) {
+    if (lengthOf(texts.slice(at, at + step)) > MAX_TEXT_LENGTH) {
+      throw invalid(
+        'texts',
+        `must be of at most ${MAX_TEXT_LENGTH} characters each: longer ones go as tokenized.input_ids.`,
+      );
+    }
+  }
 }
 
-/** What a checked request asks vectors of. Throws ContractError for a text of too many tokens, or of none. */
-export function embedInputs(request: EmbedRequest, model: EmbedLimits, encode: EncodeTexts): readonly EmbedInput[] {
+/** What a checked request asks vectors of. Rejects with ContractError for a text of too many tokens, or of none. */
+export async function embedInputs(
+  request: EmbedRequest,
+  model: EmbedLimits,
+  encode: EncodeTexts,
+): Promise<readonly EmbedInput[]> {
   const { texts, tokenized, tokenTypeIds, isCrossEncoder } = request;
   if (texts.length === 0) {
     const typeIds = tokenTypeIds.length > 0 ? tokenTypeIds : undefined;
@@ -99,7 +115,7 @@ export function embedInputs(request: EmbedRequest, model: EmbedLimits, encode: E
   const step = isCrossEncoder ? 2 : 1;
   const inputs: EmbedInput[] = [];
   for (let at = 0; at < texts.length; at += step) {
-    const input = encode(texts[at] as string, isCrossEncoder ? texts[at + 1] : undefined);
+    const input = await encode(texts[at] as string, isCrossEncoder ? texts[at + 1] : undefined);
     if (input.ids.length === 0) throw invalid('texts', 'must hold no text without a token.');
     checkLength('texts', input.ids.length, model);
     inputs.push(input);

@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { readTokenizer } from '../../checkpoint/tokenizer.ts';
 import type { EncodeTexts } from '../../contract/normalise-embed.ts';
 import type { ServedModel } from '../served-model.ts';
@@ -32,7 +33,9 @@ export class TextEncoder {
       },
     );
     const tokenizer = readTokenizer(await readFile(join(folder, 'tokenizer.json'), 'utf8'), config, folder);
-    return (text, pair) => {
+    return async (text, pair) => {
+      // Others' turn: a text may take a while.
+      await setImmediate();
       const { ids, typeIds } = tokenizer.encodeTyped(text, pair);
       // Of one type, all are 0, whatever the tokenizer says.
       return { ids, typeIds: vectors && vectors.tokenTypes > 1 ? typeIds : undefined };
