@@ -14,6 +14,7 @@ async function open({ weights = WEIGHTS }: { readonly weights?: Uint8Array } = {
   const acts: string[] = [];
   const told: { requestId?: bigint; code?: number; message?: string }[] = [];
   const loaded = new Map<string, LoraFiles>();
+  const used = new Set<string>();
   const one = (id: string): LoadedLora => ({ id, version: 1, rank: 4, requests: 0, sequences: 0 });
   const lora = {
     async load(files: LoraFiles) {
@@ -24,6 +25,7 @@ async function open({ weights = WEIGHTS }: { readonly weights?: Uint8Array } = {
     },
     async unload(id: string) {
       acts.push(`unload ${id}`);
+      if (used.has(id)) throw new LoraError('unavailable', 'is still used');
       if (!loaded.delete(id)) throw new LoraError('invalid_argument', 'is not loaded');
       return one(id);
     },
@@ -46,7 +48,7 @@ async function open({ weights = WEIGHTS }: { readonly weights?: Uint8Array } = {
   const unload = (requestId: bigint, loraId = 'a') =>
     adapters.unload(create(UnloadAdapterSchema, { requestId, loraId }));
   const settle = () => new Promise((resolve) => setTimeout(resolve, 20));
-  return { adapters, acts, told, fetched, files, load, unload, settle };
+  return { adapters, acts, told, fetched, files, load, unload, used, settle };
 }
 
 test('adapters are fetched, checked, loaded and unloaded in the order they are asked for', async () => {
@@ -64,6 +66,30 @@ test('adapters are fetched, checked, loaded and unloaded in the order they are a
     { requestId: 3n },
     { requestId: 4n, code: FAILURE_CODES.invalid_argument, message: 'loaded already' },
   ]);
+});
+
+test('one that was still used when it was to go goes before another is loaded, or with it', async () => {
+  const { acts, told, load, unload, used, settle } = await open();
+  load(1n);
+  await settle();
+  used.add('a');
+  unload(2n);
+  load(3n, 'b');
+  load(4n);
+  await settle();
+  const unavailable = { code: FAILURE_CODES.unavailable, message: 'is still used' };
+  expect(told).toEqual([
+    { requestId: 1n },
+    { requestId: 2n, ...unavailable },
+    { requestId: 3n },
+    { requestId: 4n, ...unavailable },
+  ]);
+  used.clear();
+  acts.length = 0;
+  load(5n);
+  await settle();
+  expect(acts).toEqual(['unload a', 'load a {"r":4} 1,2,3,4']);
+  expect(told.at(-1)).toEqual({ requestId: 5n });
 });
 
 test('files that are not what the relay tells are not loaded', async () => {

@@ -8,6 +8,9 @@ import type { Ask } from './relay-access.ts';
 
 type NodeEventInit = MessageInitShape<typeof NodeEventSchema>;
 
+/** A file that takes longer comes no more: other commands wait behind it. */
+const FETCH_MS = 600_000;
+
 /** Reads a file of an adapter of the relay's, at `<digest>/<name>`. */
 export type FetchAdapterFile = (path: string) => Promise<Uint8Array>;
 
@@ -16,6 +19,8 @@ export class NodeAdapters {
   readonly #lora: Pick<LoraAdapters, 'load' | 'unload' | 'list'>;
   readonly #fetchFile: FetchAdapterFile;
   readonly #report: (events: readonly NodeEventInit[]) => void;
+  /** Still used when they were to be forgotten: they go before another is loaded, or with it. */
+  readonly #owed = new Set<string>();
   #last: Promise<void> = Promise.resolve();
   #session = 0;
 
@@ -31,6 +36,10 @@ export class NodeAdapters {
 
   load({ requestId, loraId: id, digest, files }: LoadAdapter): void {
     this.#next(requestId, async () => {
+      for (const owed of this.#owed) {
+        if (owed === id) await this.#unload(id);
+        else await this.#unload(owed, 0).catch(() => {});
+      }
       const read = (name: string) => this.#read(digest, name, files);
       const config = new TextDecoder().decode(await read('adapter_config.json'));
       const name = 'adapter_model.safetensors';
@@ -39,16 +48,27 @@ export class NodeAdapters {
   }
 
   unload({ requestId, loraId }: UnloadAdapter): void {
-    this.#next(requestId, async () => void (await this.#lora.unload(loraId)));
+    this.#next(requestId, () => this.#unload(loraId));
   }
 
   /** A new session: its relay tells what is to be loaded, and what another had is of no use. */
   reset(): void {
     this.#session++;
     this.#last = this.#last.then(async () => {
-      // One that is still used stays, and its slot with it.
-      for (const { id } of this.#lora.list()) await this.#lora.unload(id).catch(() => {});
+      // One that is still used stays for now, and its slot with it.
+      for (const { id } of this.#lora.list()) await this.#unload(id).catch(() => {});
     });
+  }
+
+  async #unload(id: string, patienceMs?: number): Promise<void> {
+    try {
+      await this.#lora.unload(id, patienceMs);
+      this.#owed.delete(id);
+    } catch (error) {
+      if (error instanceof LoraError && error.code === 'unavailable') this.#owed.add(id);
+      else this.#owed.delete(id);
+      throw error;
+    }
   }
 
   #next(requestId: bigint, act: () => Promise<void>): void {
@@ -86,7 +106,8 @@ export function takeAdapterCommand(
 /** Files of the adapters of the relay at `relayUrl`. */
 export function adapterFiles(relayUrl: string, ask: Ask, signal: AbortSignal): FetchAdapterFile {
   return async (path) => {
-    const response = await ask(`${relayUrl}/model/adapters/${path}`, { signal });
+    const bounded = AbortSignal.any([signal, AbortSignal.timeout(FETCH_MS)]);
+    const response = await ask(`${relayUrl}/model/adapters/${path}`, { signal: bounded });
     if (!response.ok) throw new Error(`an adapter's file came with status ${response.status}`);
     return new Uint8Array(await response.arrayBuffer());
   };
