@@ -7,7 +7,9 @@ type Command = NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']
 
 /** Which adapters one session's node holds, as it has said. */
 export class LinkAdapters {
-  private readonly loaded = new Map<string, ServedAdapter>();
+  private readonly loaded = new Set<string>();
+  /** What it was asked for last, by id: an answer may come after that has changed. */
+  private readonly wanted = new Map<string, ServedAdapter>();
   private readonly pending = new PendingAnswers<AdapterDone>('adapter');
   private readonly send: (command: Command) => void;
   private readonly changed: () => void;
@@ -28,11 +30,12 @@ export class LinkAdapters {
     const asked = this.pending.ask();
     if (!asked) return undefined;
     const { id: loraId, digest } = adapter;
+    this.wanted.set(loraId, adapter);
     const files = adapter.files.map(({ name, size, sha256 }) => ({ name, size: BigInt(size), sha256 }));
     this.send({ case: 'loadAdapter', value: { requestId: asked.id, loraId, digest, files } });
     const done = await asked.answer;
-    if (done?.code === 0) {
-      this.loaded.set(loraId, adapter);
+    if (done?.code === 0 && this.wanted.get(loraId) === adapter) {
+      this.loaded.add(loraId);
       this.changed();
     }
     return done;
@@ -41,6 +44,7 @@ export class LinkAdapters {
   /** Nothing that needs it goes there any more, whatever the node answers. */
   async unload(loraId: string): Promise<AdapterDone | undefined> {
     const asked = this.pending.ask();
+    this.wanted.delete(loraId);
     this.loaded.delete(loraId);
     if (!asked) return undefined;
     this.send({ case: 'unloadAdapter', value: { requestId: asked.id, loraId } });
@@ -54,6 +58,7 @@ export class LinkAdapters {
 
   /** The session is over. */
   clear(): void {
+    this.wanted.clear();
     this.loaded.clear();
     this.pending.clear();
   }

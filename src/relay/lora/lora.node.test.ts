@@ -114,11 +114,26 @@ test('loads tell the slots of nodes that have some', async () => {
 
 test('what no node can load is refused as the nodes say, and forgotten', async () => {
   const on = await start({ maxLoras: 2 });
-  await on.node({ adapterCode: status.RESOURCE_EXHAUSTED });
+  const full = await on.node({ adapterCode: status.RESOURCE_EXHAUSTED });
   const error = await refusal(load(on));
   expect([error.code, error.details]).toEqual([status.RESOURCE_EXHAUSTED, 'no room']);
+  // A node that was out of reach may have loaded it since: all are told.
+  await full.until(() => full.commandsOf('unloadAdapter').length === 1);
   await on.node({ adapterCode: 0 });
   expect((await load(on)).message).toBe('1 of 2 nodes could not load it: no room');
+});
+
+test('those that are being loaded count once, and have their names', async () => {
+  const on = await start({ maxLoras: 2 });
+  const slow = await on.node();
+  // They are never done: their relay ends first.
+  const begin = (fields: object) => void load(on, fields).catch(() => {});
+  begin({ loraId: 'one' });
+  await slow.until(() => slow.commandsOf('loadAdapter').length === 1);
+  expect((await refusal(load(on, { loraId: 'two' }))).code).toBe(status.ALREADY_EXISTS);
+  begin({ loraName: 'second' });
+  await slow.until(() => slow.commandsOf('loadAdapter').length === 2);
+  expect((await refusal(load(on, { loraName: 'third' }))).code).toBe(status.RESOURCE_EXHAUSTED);
 });
 
 test('what is no adapter is refused by name, and all of it without --max-loras', async () => {

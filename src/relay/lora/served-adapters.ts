@@ -44,8 +44,8 @@ export interface AdapterRoom {
 export class ServedAdapters {
   readonly room: AdapterRoom;
   private readonly byId = new Map<string, ServedAdapter>();
-  /** Being loaded or unloaded. */
-  private readonly busy = new Set<string>();
+  /** Being loaded or unloaded: names by id. */
+  private readonly busy = new Map<string, string>();
   private readonly links: () => readonly AdapterLink[];
   private readonly log: Logger;
 
@@ -87,19 +87,22 @@ export class ServedAdapters {
     }
     if (id.length > MAX_NAME || name.length > MAX_NAME)
       throw invalid('lora_name', `must be at most ${MAX_NAME} characters.`);
-    if (this.find(id) || this.find(name) || this.busy.has(id)) {
+    const taken = [...this.busy].flat();
+    if (this.find(id) || this.find(name) || taken.includes(id) || taken.includes(name)) {
       throw new ContractError(Code.AlreadyExists, 'lora_name is that of an adapter that is loaded.', 'lora_name');
     }
-    if (this.byId.size + this.busy.size >= most) {
+    if (new Set([...this.byId.keys(), ...this.busy.keys()]).size >= most) {
       throw new ContractError(Code.ResourceExhausted, `${most} adapters are loaded already: unload one first.`);
     }
-    this.busy.add(id);
+    this.busy.set(id, name);
     try {
       const adapter = { id, name, path, pinned, ...(await readAdapterFolder(path)) };
       this.byId.set(id, adapter);
       const { done, failed } = await this.everywhere((link) => link.adapters.load(adapter));
       if (done === 0 && failed.length > 0) {
         this.byId.delete(id);
+        // One that was out of reach, or came meanwhile, may load it yet.
+        for (const link of this.links()) void link.adapters.unload(id);
         throw failed[0];
       }
       this.log.info({ lora: name, digest: adapter.digest, nodes: done, failed: failed.length }, 'adapter loaded');
@@ -119,7 +122,7 @@ export class ServedAdapters {
     if (!adapter || this.busy.has(adapter.id)) {
       throw new ContractError(Code.NotFound, 'lora_name names no adapter that is loaded.', 'lora_name');
     }
-    this.busy.add(adapter.id);
+    this.busy.set(adapter.id, adapter.name);
     this.byId.delete(adapter.id);
     try {
       const { failed } = await this.everywhere((link) => link.adapters.unload(adapter.id));
@@ -130,13 +133,14 @@ export class ServedAdapters {
     }
   }
 
-  /** A node came: it loads what there is. */
-  opened(link: AdapterLink): void {
+  /** A node came: it loads what there is, one after the other, however many there are. */
+  async opened(link: AdapterLink): Promise<void> {
     for (const adapter of this.all) {
-      void link.adapters.load(adapter).then((answer) => {
-        if (!answer || answer.code === 0) return;
-        this.log.warn({ rank: link.rank, lora: adapter.name, code: answer.code }, 'a node could not load an adapter');
-      });
+      // Of what changed meanwhile it was told as all others were.
+      if (this.byId.get(adapter.id) !== adapter) continue;
+      const answer = await link.adapters.load(adapter);
+      if (!answer || answer.code === 0) continue;
+      this.log.warn({ rank: link.rank, lora: adapter.name, code: answer.code }, 'a node could not load an adapter');
     }
   }
 
