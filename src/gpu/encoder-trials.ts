@@ -15,7 +15,7 @@ export async function tryEncoderEmbedding(trial: KernelTrial, format: MatrixForm
   const columns = isQuantFormat(format) ? 96 : 37;
   const data = new TrialData(columns);
   const { source, values } = data.matrix(71, columns, format);
-  const matrix = await WeightMatrix.load(trial.gpu, columns, [source]);
+  const matrix = await trial.within(WeightMatrix.load(trial.gpu, columns, [source]));
   const [types, positions] = [data.numbers(2 * columns), data.numbers(4 * columns)];
   const named = [
     { id: 0, position: 3, type: 1 },

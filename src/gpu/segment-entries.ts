@@ -9,8 +9,8 @@ export const NO_SEGMENT = 0xffffffff;
 /** Entries of a group: what one thread of a product takes at once. */
 export const GROUP_ENTRIES = 4;
 
-/** Workgroup memory that counts are kept in: three words a segment. */
-const MOST_SEGMENTS = 1024;
+/** Workgroup memory that counts are kept in: three words a segment, of 16 KiB that every device has. */
+export const MOST_SEGMENTS = 1024;
 
 export interface EntriesShape {
   readonly segments: number;

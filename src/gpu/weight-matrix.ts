@@ -1,6 +1,6 @@
 import type { Gpu } from './gpu.ts';
 import { packFloats, packQuants, packScales } from './pack-tiles.ts';
-import { type PartPlan, planPairedParts, planParts } from './plan-parts.ts';
+import { type PartPlan, planPairedParts, planParts, rowsOf } from './plan-parts.ts';
 import { type QuantFormat, type QuantRows, quantFormat, quantShape } from './quant-format.ts';
 import {
   isQuantFormat,
@@ -124,10 +124,6 @@ export class WeightMatrix {
     );
     return parts && new WeightMatrix(rowsOf(sources), columns, parts, true);
   }
-}
-
-function rowsOf(sources: readonly AnySource[]): number {
-  return sources.reduce((sum, source) => sum + source.rows, 0);
 }
 
 /** How sources are cut; undefined: they can't be. */

@@ -1,8 +1,8 @@
 import type { ModelConfig } from '../checkpoint/model-config.ts';
 import type { AdaptableMatrix } from '../checkpoint/peft-adapter.ts';
 import type { DecoderNames, ProductName } from './architecture.ts';
-import { architectureOf } from './architecture-of.ts';
 import type { DecoderConfig } from './decoder-config.ts';
+import { describeDecoder } from './describe-decoder.ts';
 
 /** A matrix that adapters may change; a stretch of a module's outputs where files have several matrices in one. */
 export interface SiteModule extends AdaptableMatrix {
@@ -32,9 +32,7 @@ export const SITE_KINDS = ['qkv', 'attentionOutput', 'up', 'down'] as const;
 
 /** The sites of a decoder's layers. Throws CheckpointError where its config isn't served. */
 export function adapterSites(modelConfig: ModelConfig): readonly LayerSites[] {
-  const architecture = architectureOf(modelConfig);
-  const config = architecture.readConfig(modelConfig);
-  const names = architecture.tensorNames(config);
+  const { config, names } = describeDecoder(modelConfig);
   return allLayerSites(config, names);
 }
 

@@ -3,7 +3,7 @@ import type { ModelConfig } from '../checkpoint/model-config.ts';
 import { adjustLogitsReference, MASKED_LOGIT } from '../gpu/adjust-logits.reference.ts';
 import { stepWords } from '../gpu/pack-step.ts';
 import { hasNonFinite, logprobsReference, orderReference, sampleReference } from '../gpu/sampler.reference.ts';
-import { adapterSites, type LayerSites } from './adapter-sites.ts';
+import { allLayerSites, type LayerSites } from './adapter-sites.ts';
 import { CpuLlama } from './cpu-llama.ts';
 import { type CpuWeights, loadCpuWeights } from './cpu-weights.ts';
 import type { DecoderConfig } from './decoder-config.ts';
@@ -67,11 +67,10 @@ export class CpuRunner implements Runner {
   readonly #lastIds: Uint32Array;
   readonly #words: Uint32Array<ArrayBuffer>;
   readonly #states = new Map<number, SlotState>();
+  readonly #sites: readonly LayerSites[];
   #slots: readonly SlotTraits[];
   #pending: PendingStep | undefined;
   #destroyed = false;
-
-  readonly #sites: readonly LayerSites[];
 
   private constructor(
     config: PlainDecoder,
@@ -105,7 +104,7 @@ export class CpuRunner implements Runner {
     const blocks = poolBlocks(groups, options, Number.POSITIVE_INFINITY);
     const limits = runnerLimits(config, options, kvGroupLimits(groups, blocks));
     const weights = await loadCpuWeights(checkpoint, config, names);
-    return new CpuRunner(plain, weights, groups, limits, adapterSites(modelConfig));
+    return new CpuRunner(plain, weights, groups, limits, allLayerSites(described, names));
   }
 
   get allocatedBytes(): number {

@@ -7,7 +7,7 @@ import type { DecoderLayer } from './decoder-layer.ts';
 import type { DecoderLayerWeights } from './decoder-weights.ts';
 import { type AdapterFiles, largestRank, readAdapter } from './read-adapter.ts';
 import type { AdapterTraits } from './runner.ts';
-import { StepError } from './step-error.ts';
+import { isIndex, StepError } from './step-error.ts';
 
 /** Where adapters may come in, of all layers of a model, and how many there may be of which rank. */
 export interface AdapterRoom {
@@ -44,7 +44,7 @@ export class DecoderAdapters {
   /** See Runner. */
   async load(slot: number, files: AdapterFiles): Promise<AdapterTraits> {
     const { sites, most, maxRank } = this.#room;
-    if (!(Number.isSafeInteger(slot) && slot >= 0 && slot < most)) {
+    if (!isIndex(slot, most)) {
       throw new StepError(`adapter slot ${slot} is not below ${most}`);
     }
     const updates = await readAdapter(files, sites, maxRank);

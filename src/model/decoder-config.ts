@@ -1,5 +1,4 @@
-/** The activations that feed-forward networks have. `gelu` is the exact one (erf), `gelu-tanh` its approximation. */
-export type Activation = 'silu' | 'gelu' | 'gelu-tanh' | 'relu';
+import type { Activation } from '../gpu/activation.ts';
 
 /** A norm of rows: root mean square, or mean and variance with a bias (LayerNorm). */
 export interface NormConfig {

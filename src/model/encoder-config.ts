@@ -1,4 +1,4 @@
-import type { Activation } from './decoder-config.ts';
+import type { Activation } from '../gpu/activation.ts';
 
 /** What an encoder's first position becomes: dense, tanh, and what sums that up, one logit a class. */
 export interface ClassifierConfig {

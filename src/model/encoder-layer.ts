@@ -9,6 +9,7 @@ import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import type { EncoderLayerWeights, LayerNormWeights } from './encoder-weights.ts';
+import type { RowsKernel } from './rows-kernel.ts';
 
 /** Buffers of activations, one a purpose, which all layers share: no dispatch may read and write one buffer. */
 export interface EncoderActivations {
@@ -43,10 +44,6 @@ export async function allocateEncoderActivations(
     allocate('activated', intermediateSize),
   ]);
   return { hidden, between, qkv, query, kv, attended, up, activated };
-}
-
-interface RowsKernel {
-  encode(pass: GPUComputePassEncoder, rows: number): void;
 }
 
 /**

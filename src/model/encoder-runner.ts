@@ -7,7 +7,7 @@ import type { Encoder } from './encoder.ts';
 import { encoderPositions } from './encoder-positions.ts';
 import { BLOCK_TOKENS } from './runner.ts';
 import { RunnerLostError } from './runner-lost-error.ts';
-import { StepError } from './step-error.ts';
+import { isIndex, StepError } from './step-error.ts';
 import type { VectorSteps } from './vector-steps.ts';
 
 export interface EncoderRunnerParts {
@@ -128,8 +128,8 @@ export function checkBatch(sequences: readonly EmbedSequence[], limits: EmbedLim
     if (typeIds && typeIds.length !== ids.length)
       throw new StepError(`${typeIds.length} token types for ${ids.length} ids`);
     for (let i = 0; i < ids.length; i++) {
-      if (!(ids[i]! >= 0 && ids[i]! < vocabSize)) throw new StepError('an id outside the vocabulary');
-      if (typeIds && !(typeIds[i]! >= 0 && typeIds[i]! < tokenTypes)) throw new StepError('an unknown token type');
+      if (!isIndex(ids[i], vocabSize)) throw new StepError('an id outside the vocabulary');
+      if (typeIds && !isIndex(typeIds[i], tokenTypes)) throw new StepError('an unknown token type');
     }
   }
   if (sequences.length > 1 && rows > maxRows) throw new StepError(`${rows} ids in a step, which takes ${maxRows}`);

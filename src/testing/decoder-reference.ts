@@ -1,10 +1,5 @@
-import type {
-  Activation,
-  AttentionConfig,
-  DecoderConfig,
-  FeedForwardConfig,
-  RopeConfig,
-} from '../model/decoder-config.ts';
+import type { Activation } from '../gpu/activation.ts';
+import type { AttentionConfig, DecoderConfig, FeedForwardConfig, RopeConfig } from '../model/decoder-config.ts';
 import type { Norm, Product, ReferenceLayer, ReferenceWeights } from './decoder-reference-weights.ts';
 
 type Row = Float64Array;

@@ -1,6 +1,6 @@
 import { CheckpointError } from '../../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../../checkpoint/model-config.ts';
-import type { Activation } from '../decoder-config.ts';
+import type { Activation } from '../../gpu/activation.ts';
 
 /** Keys that change nothing in the forward pass of a model that is not being trained, whatever the family. */
 const IRRELEVANT = new Set([

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { checkServed, DECODER_NAMES } from '../../checkpoint/check-served.ts';
 import { ENCODER_TASKS } from '../../checkpoint/model-task.ts';
+import { MOST_SEGMENTS } from '../../gpu/segment-entries.ts';
 import { DECODERS } from '../architecture-of.ts';
 import { ENCODERS } from '../encoders.ts';
 import { attention, type Keys, read, refusal, TWO_KV } from './testing/read-decoder.ts';
@@ -251,6 +252,9 @@ describe('experts', () => {
     });
     expect(of('MixtralForCausalLM', {})).toMatchObject({ experts: 8, chosen: 2, size: 172, normalised: true });
     expect(refusal('MixtralForCausalLM', { num_experts_per_tok: 9 })).toMatch(/num_experts_per_tok is 9, of 8 experts/);
-    expect(refusal('MixtralForCausalLM', { num_local_experts: 1e6 })).toMatch(/more experts than/);
+    expect(refusal('MixtralForCausalLM', { num_local_experts: MOST_SEGMENTS + 1 })).toMatch(
+      /num_local_experts is 1025, more experts than 1024/,
+    );
+    expect(of('MixtralForCausalLM', { num_local_experts: MOST_SEGMENTS })).toMatchObject({ experts: 1024 });
   });
 });

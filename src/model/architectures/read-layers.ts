@@ -64,8 +64,8 @@ export function capOf(cap: number | undefined): { readonly cap?: number } {
   return cap === undefined ? {} : { cap };
 }
 
-/** More than any model has. */
-const MOST_EXPERTS = 4096;
+/** As many as MOST_SEGMENTS: the kernel that puts their rows together counts them in workgroup memory. */
+const MOST_EXPERTS = 1024;
 
 /** How many experts there are, under `key`, and how many of them are chosen for a token. */
 export function readExpertCounts(
