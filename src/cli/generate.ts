@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Detokenizer } from '../checkpoint/detokenizer.ts';
 import { readTokenBytes, type TokenBytes } from '../checkpoint/token-bytes.ts';
 import { readTokenizer } from '../checkpoint/tokenizer.ts';
-import type { GenerateRequest } from '../contract/gen/sglang_scheduler_pb.ts';
+import type { GenerateRequest, GetModelInfoResponse } from '../contract/gen/sglang_scheduler_pb.ts';
 import { CliError, messageOf } from './errors.ts';
 import type { GenerateFlags } from './generate-flags.ts';
 import { requestOf } from './generate-request.ts';
@@ -22,7 +22,7 @@ export async function generate(
   const client = await connectScheduler(flags.relay);
   try {
     const info = await client.getModelInfo({}, { timeoutMs: INFO_BOUND_MS, signal });
-    const { tokenizer, tokens } = await openTokenizer(info.tokenizerPath || info.modelPath);
+    const { tokenizer, tokens } = await openTokenizer(info);
     const request = requestOf(flags, (prompt) => tokenizer.encode(prompt));
     const n = Math.max(1, request.samplingParams?.n ?? 1);
     const writer = new SampleWriter(n, () => promptOf(flags, request, tokens), write);
@@ -84,7 +84,8 @@ function afterPrompt(request: GenerateRequest, tokens: TokenBytes): Detokenizer 
   return detokenizer;
 }
 
-async function openTokenizer(folder: string) {
+async function openTokenizer(info: GetModelInfoResponse) {
+  const folder = info.tokenizerPath || info.modelPath;
   const file = join(folder, 'tokenizer.json');
   try {
     const [json, config] = await Promise.all([
@@ -93,6 +94,10 @@ async function openTokenizer(folder: string) {
     ]);
     return { tokenizer: readTokenizer(json, config, folder), tokens: readTokenBytes(json, file) };
   } catch (error) {
+    // A WordPiece tokenizer, say, has no way back to text.
+    if (!info.isGeneration) {
+      throw new CliError(`the relay's model ${info.servedModelName} generates no text: shoal embed asks it.`);
+    }
     throw new CliError(`the relay's tokenizer cannot be read here: ${messageOf(error)}`);
   }
 }

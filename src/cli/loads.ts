@@ -26,6 +26,13 @@ const COLUMNS: readonly (readonly [string, (load: SchedulerLoad) => string])[] =
   ['KV memory', ({ memory }) => (memory ? gigabytes(memory.kvCacheGb) : UNKNOWN)],
 ];
 
+/** Left out where no node has any. */
+const COLUMNS_OF_SOME: typeof COLUMNS = [
+  ['adapters', ({ lora }) => (lora ? `${lora.slotsUsed}/${lora.slotsTotal}` : UNKNOWN)],
+  ['drafts right', ({ speculative }) => (speculative ? percent(speculative.acceptRate) : UNKNOWN)],
+  ['tokens a draft', ({ speculative }) => speculative?.acceptLength.toFixed(2) ?? UNKNOWN],
+];
+
 /** Prints each node's load, as a table or as the rpc's JSON. */
 export async function loads(relay: HostPort, json: boolean, write: (text: string) => void): Promise<void> {
   const client = await connectScheduler(relay);
@@ -44,7 +51,8 @@ export async function loads(relay: HostPort, json: boolean, write: (text: string
 
 export function loadsTable(all: readonly SchedulerLoad[]): string {
   if (all.length === 0) return 'No node is attached.\n';
-  const rows = [COLUMNS.map(([name]) => name), ...all.map((load) => COLUMNS.map(([, value]) => value(load)))];
+  const columns = [...COLUMNS, ...COLUMNS_OF_SOME.filter(([, value]) => all.some((load) => value(load) !== UNKNOWN))];
+  const rows = [columns.map(([name]) => name), ...all.map((load) => columns.map(([, value]) => value(load)))];
   const widths = COLUMNS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   return rows.map((row) => `${row.map((cell, i) => cell.padStart(widths[i]!)).join('  ')}\n`).join('');
 }

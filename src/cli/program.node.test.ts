@@ -112,6 +112,20 @@ test('a folder without a model is named', async () => {
   expect(message).toMatch(/no model at .*nonexistent-model/);
 });
 
+test('an adapter that is none is named, in a sentence', async () => {
+  const { code, message } = await run(
+    'relay',
+    '--port',
+    '0',
+    '--web-port',
+    '0',
+    '--lora',
+    'pirate=/nonexistent-adapter',
+  );
+  expect(code).toBe(1);
+  expect(message).toMatch(/^--lora pirate=\/nonexistent-adapter: lora_path must be a folder .*adapter_config\.json/);
+});
+
 test('no relay there is said in a sentence', async () => {
   const port = await freePort();
   for (const args of [
@@ -238,6 +252,25 @@ test('loads prints a row for each node, or JSON', async () => {
   expect(second?.slice(-5)).toEqual(['-', '-', '-', '-', '-']);
   const json = JSON.parse((await run('loads', '--json', '--relay', relay)).stdout);
   expect(json.loads.map((load: { dp_rank: number }) => load.dp_rank)).toEqual([0, 3]);
+});
+
+test('loads has columns for adapters and drafts where a node tells of some', async () => {
+  const some = { lora: { slotsUsed: 1, slotsTotal: 2 }, speculative: { acceptRate: 0.5, acceptLength: 3 } };
+  const table = async (loads: object[]) =>
+    (await run('loads', '--relay', await stubRelay({ getLoads: () => ({ loads }) }))).stdout.trimEnd().split('\n');
+  expect((await table([{ dpRank: 0 }]))[0]).not.toMatch(/adapters|draft/);
+  const [head, none, drafting] = await table([{ dpRank: 0 }, { dpRank: 1, ...some }]);
+  expect(head).toMatch(/adapters +drafts right +tokens a draft$/);
+  expect(none).toMatch(/ - +- +-$/);
+  expect(drafting).toMatch(/ 1\/2 +50\.0% +3\.00$/);
+});
+
+test('generate from a model that makes vectors is sent to embed', async () => {
+  const folder = '/nonexistent-tokenizer';
+  const relay = await stubRelay({ getModelInfo: () => ({ tokenizerPath: folder, servedModelName: 'minilm' }) });
+  const { code, message } = await run('generate', '--prompt', 'x', '--relay', relay);
+  expect(code).toBe(1);
+  expect(message).toBe("the relay's model minilm generates no text: shoal embed asks it.");
 });
 
 test('loads says that no node is attached', async () => {

@@ -96,7 +96,7 @@ export async function runRelay(
       close: () => relay.close(),
     };
   } catch (error) {
-    throw relayError(error);
+    throw relayError(error, flags.lora);
   }
 }
 
@@ -119,7 +119,7 @@ const LISTEN_FAILURES: Readonly<Record<string, string>> = {
   ENOTFOUND: 'no such host is known',
 };
 
-function relayError(error: unknown): Error {
+function relayError(error: unknown, loras: readonly string[]): Error {
   const { code, port, ...rest } = error as { code?: string; port?: number; address?: string; hostname?: string };
   const address = rest.address ?? rest.hostname;
   if (code === 'EADDRINUSE') {
@@ -133,6 +133,10 @@ function relayError(error: unknown): Error {
   // The model's files are the user's: what is wrong with them is a sentence, not a stack.
   if (error instanceof Error && ['CheckpointError', 'ModelError'].includes(error.name)) {
     return new CliError(`${error.message}.`);
+  }
+  // Before the relay is up only adapters are refused so.
+  if (error instanceof Error && error.name === 'ContractError' && loras.length > 0) {
+    return new CliError(`--lora ${loras.join(' --lora ')}: ${error.message}`);
   }
   return error as Error;
 }

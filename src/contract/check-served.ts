@@ -25,7 +25,9 @@ export function checkServed(request: GenerateRequest, sampling: SamplingParams |
   if (ids > MAX_LOGPROB_IDS) {
     throw unserved('token_ids_logprob', `is served with up to ${MAX_LOGPROB_IDS} ids, got ${ids}.`);
   }
-  if (request.loraId !== '' && !model.adapterId) throw unserved('lora_id');
+  if (request.loraId !== '' && !model.adapterId) {
+    throw unserved('lora_id', 'is not served: the relay was started without --lora and --max-loras.');
+  }
   if (request.customLogitProcessor !== '') throw unserved('custom_logit_processor');
   if (request.disaggregatedParams) throw unserved('disaggregated_params');
   if (request.requireReasoning) throw unserved('require_reasoning');

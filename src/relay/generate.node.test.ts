@@ -105,7 +105,7 @@ test('refusals come before any message, with their status and field', async () =
   ]);
   expect(await refuse(requestOf(PROMPT, {}, { loraId: 'x' }))).toEqual([
     status.UNIMPLEMENTED,
-    'lora_id is not served.',
+    'lora_id is not served: the relay was started without --lora and --max-loras.',
   ]);
 });
 
