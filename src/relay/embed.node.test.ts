@@ -273,6 +273,19 @@ describe('a job', () => {
     expect((await refusal(on)).code).toBe(status.DEADLINE_EXCEEDED);
   });
 
+  test('one of whose vectors came in time is not cut for the others', async () => {
+    const on = await embeds({ firstTokenMs: 2_000 });
+    const node = await on.node({ ...LAYERS, manual: true });
+    const answer = ask(on, { tokenized: undefined, texts: ['the cat', 'a dog'] });
+    await node.until(() => node.embeds.length === 1);
+    const [{ jobId, inputs }] = node.embeds as [(typeof node.embeds)[0]];
+    const [one, two] = inputs.map(({ inputIds }) => vectorOf(inputIds, [], 48));
+    await node.tell(embeddedEvent(jobId, 0, one!));
+    await new Promise((resolve) => setTimeout(resolve, 2_200));
+    await node.tell(embeddedEvent(jobId, 1, two!));
+    expect((await answer).response.value).toMatchObject({ batchEmbeddings: [{ index: 0 }, { index: 1 }] });
+  });
+
   test('with the id of one that runs is ALREADY_EXISTS, and a full queue RESOURCE_EXHAUSTED', async () => {
     const on = await embeds({ maxQueued: 1 });
     const node = await on.node({ ...LAYERS, maxRunning: 1, manual: true });

@@ -139,7 +139,8 @@ export class Router {
     const { firstTokenMs, requestMs } = this.settings;
     const timers = [
       setTimeout(() => {
-        if (job.firstTokenAt === undefined) job.fail(late('The first token took too long.'));
+        const begun = job.firstTokenAt !== undefined || job.samples.some(({ vector }) => vector);
+        if (!begun) job.fail(late('The first token, or vector, took too long.'));
       }, firstTokenMs),
       // An error would make the gateway generate it all again; of a vector there is no part.
       setTimeout(
