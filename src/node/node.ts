@@ -224,18 +224,17 @@ export class Node {
       layers: { from: 0, to: loaded.layers },
       adapter,
     });
-    const report: Session['report'] = (events) => this.#session?.report(events);
     const files = adapterFiles(join.relayUrl, this.#access?.ask ?? fetch, this.#left.signal);
     const transport = createConnectTransport({
       baseUrl: join.relayUrl,
       useBinaryFormat: true,
       ...(this.#access ? { fetch: this.#access.ask } : {}),
     });
-    return new Session({
+    const session: Session = new Session({
       client: createClient(NodeRelay, transport),
       identity,
       target,
-      adapters: loaded.lora && new NodeAdapters(loaded.lora, files, report),
+      adapters: loaded.lora && new NodeAdapters(loaded.lora, files, (events) => session.report(events)),
       load: () => nodeLoad(loaded.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),
       onKey: (key, rank) => {
@@ -253,6 +252,7 @@ export class Node {
       onProfile: (profile) => this.#profiled(profile),
       random: Math.random,
     });
+    return session;
   }
 
   #tellSession(): void {
