@@ -1,5 +1,4 @@
-/** Tokens of a block. */
-const BLOCK_TOKENS = 16;
+import { BLOCK_TOKENS } from './visible-blocks.ts';
 
 /** K and V of one layer on the CPU, laid out as on the GPU: [blocks, 2 (k, v), kvHeads, 16 tokens, headSize]. */
 export class KvPool {

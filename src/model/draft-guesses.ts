@@ -1,3 +1,4 @@
+import { countRows } from './count-rows.ts';
 import { MAX_DRAFT, type StepBatch } from './runner.ts';
 import { isIndex, StepError } from './step-error.ts';
 
@@ -5,11 +6,7 @@ import { isIndex, StepError } from './step-error.ts';
 export function draftGuesses({ sequences, logits }: StepBatch, hiddenSize: number): (readonly number[] | undefined)[] {
   if (logits.every(({ draft }) => draft === undefined)) return [];
   const ends: number[] = [];
-  for (const { tokens } of sequences) {
-    const given = tokens !== 'slot' && 'embeddings' in tokens;
-    const rows = given ? tokens.embeddings.length / hiddenSize : tokens === 'slot' ? 1 : tokens.length;
-    ends.push((ends.at(-1) ?? 0) + rows);
-  }
+  for (const { tokens } of sequences) ends.push((ends.at(-1) ?? 0) + countRows(tokens, hiddenSize));
   return logits.map(({ row, slot, draft }, i) => {
     if (draft === undefined) return undefined;
     const fail = (reason: string): never => {

@@ -1,3 +1,4 @@
+import { countRows } from './count-rows.ts';
 import type { ForwardModel } from './forward-model.ts';
 import type { StepSequence } from './runner.ts';
 
@@ -5,11 +6,7 @@ import type { StepSequence } from './runner.ts';
 export function giveEmbeddings(model: ForwardModel, sequences: readonly StepSequence[], hiddenSize: number): void {
   let row = 0;
   for (const { tokens } of sequences) {
-    if (tokens === 'slot') row++;
-    else if (!('embeddings' in tokens)) row += tokens.length;
-    else {
-      model.giveEmbeddings(row, tokens.embeddings);
-      row += tokens.embeddings.length / hiddenSize;
-    }
+    if (tokens !== 'slot' && 'embeddings' in tokens) model.giveEmbeddings(row, tokens.embeddings);
+    row += countRows(tokens, hiddenSize);
   }
 }

@@ -1,5 +1,6 @@
 import { type PackedStep, packStep, type SequenceEntry } from '../gpu/pack-step.ts';
 import { firstVisibleBlock } from '../gpu/visible-blocks.ts';
+import { countRows } from './count-rows.ts';
 import { draftGuesses } from './draft-guesses.ts';
 import { type HostEntry, logitsEntries } from './logits-entries.ts';
 import {
@@ -76,12 +77,6 @@ export function encodeStep(
     copies: copies.length,
     repeat,
   };
-}
-
-/** Rows of a sequence; a fraction where its embeddings aren't whole rows. */
-function countRows(tokens: StepSequence['tokens'], hiddenSize: number): number {
-  if (tokens === 'slot') return 1;
-  return 'embeddings' in tokens ? tokens.embeddings.length / hiddenSize : tokens.length;
 }
 
 function sequenceEntry({ tokens, ...rest }: StepSequence, hiddenSize: number): SequenceEntry {
