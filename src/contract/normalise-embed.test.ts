@@ -26,7 +26,7 @@ async function taken(init: Init, model = MODEL) {
   const request = create(EmbedRequestSchema, init);
   checkEmbed(request, model);
   const inputs = await embedInputs(request, model, async (text, pair) => encode(text, pair));
-  return embedJobRequest(request, inputs);
+  return embedJobRequest(request, inputs, model);
 }
 
 async function refusal(init: Init, model: EmbedLimits): Promise<ContractError> {
@@ -56,9 +56,11 @@ test('ids, and their types where they are told', async () => {
 });
 
 test('texts are a batch; with is_cross_encoder they are pairs', async () => {
-  const { inputIds, embedInputs: inputs, n } = await taken({ texts: ['ab', 'cde'] });
+  const { inputIds, embedInputs: inputs, n, promptBytes } = await taken({ texts: ['ab', 'cde'] });
   expect([n, inputIds]).toEqual([2, [0, 1, 0, 1, 2]]);
   expect(inputs).toEqual([encode('ab'), encode('cde')]);
+  // What is held until the last of them is there, which the relay bounds.
+  expect(promptBytes).toBeGreaterThanOrEqual(2 * 4 * MODEL.size);
   const pairs = await taken({ texts: ['ab', 'c', 'ab', 'd'], isCrossEncoder: true }, SCORES);
   expect(pairs.embedInputs).toEqual([encode('ab', 'c'), encode('ab', 'd')]);
 });

@@ -12,8 +12,10 @@ const MAX_TEXTS_LENGTH = 65_536;
 /** UTF-16 units of one text, or pair, which holds up all else meanwhile: of the worst tokenizers' worst text some 200 ms. */
 const MAX_TEXT_LENGTH = 8_192;
 
-/** What a vector takes in a message beside its numbers. */
-const VECTOR_BYTES = 32;
+/** What a vector of so many numbers takes in a message. */
+function vectorBytes(size: number): number {
+  return 4 * size + 32;
+}
 
 /** What the contract needs to know of a model that makes vectors or classifies. */
 export interface EmbedLimits extends Pick<ModelLimits, 'vocabSize' | 'contextLength' | 'poolTokens' | 'ranks'> {
@@ -85,7 +87,7 @@ function checkTexts({ texts, tokenized, tokenTypeIds, isCrossEncoder }: EmbedReq
     throw invalid('texts', `must be pairs with is_cross_encoder, got ${texts.length} texts.`);
   }
   const count = isCrossEncoder ? texts.length / 2 : texts.length;
-  const most = Math.min(MAX_TEXTS, Math.floor(MAX_RESPONSE_BYTES / (4 * model.size + VECTOR_BYTES)) - 2);
+  const most = Math.min(MAX_TEXTS, Math.floor(MAX_RESPONSE_BYTES / vectorBytes(model.size)) - 2);
   if (count > most) throw invalid('texts', `must be at most ${most}, pairs counted once, got ${count}.`);
   const step = isCrossEncoder ? 2 : 1;
   const lengthOf = (some: readonly string[]) => some.reduce((sum, text) => sum + text.length, 0);
@@ -137,7 +139,11 @@ function unpadded(input: EmbedInput, padding: Padding | undefined): EmbedInput {
 }
 
 /** The request as jobs have it: each input is a sample that makes no token. */
-export function embedJobRequest(request: EmbedRequest, inputs: readonly EmbedInput[]): NormalisedRequest {
+export function embedJobRequest(
+  request: EmbedRequest,
+  inputs: readonly EmbedInput[],
+  { size }: Pick<EmbedLimits, 'size'>,
+): NormalisedRequest {
   return {
     requestId: request.requestId,
     inputIds: inputs.flatMap(({ ids }) => ids),
@@ -154,7 +160,8 @@ export function embedJobRequest(request: EmbedRequest, inputs: readonly EmbedInp
     hiddenStates: false,
     detailsInComplete: true,
     bytesPerToken: 1,
-    promptBytes: 0,
+    // All vectors wait for the last one.
+    promptBytes: inputs.length * vectorBytes(size),
     inputEmbeds: undefined,
     constraint: undefined,
     priority: 0,

@@ -81,7 +81,7 @@ export interface NormalisedRequest {
   readonly detailsInComplete: boolean;
   /** Upper bound of the bytes that one output position takes in a message. */
   readonly bytesPerToken: number;
-  /** Upper bound of the bytes that the prompt's logprobs take in their message; 0 where none are told. */
+  /** Upper bound of the bytes that the prompt's logprobs, or the inputs' vectors, take in their message; 0 where none are told. */
   readonly promptBytes: number;
   /** In place of the model's own embeddings of `inputIds`, as many rows of the hidden size. */
   readonly inputEmbeds: Float32Array | undefined;

@@ -22,7 +22,7 @@ export async function normaliseEmbed(
   checkEmbed(request, limits);
   // The tokenizer is read for texts only: nearly all requests bring ids.
   const encode = request.texts.length > 0 ? await encoder() : noTexts;
-  return embedJobRequest(request, await embedInputs(request, limits, encode));
+  return embedJobRequest(request, await embedInputs(request, limits, encode), limits);
 }
 
 function noTexts(): never {
