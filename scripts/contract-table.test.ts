@@ -3,12 +3,15 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DescFile, DescMessage } from '@bufbuild/protobuf';
 import { describe, expect, test } from 'vitest';
+import { Operator } from '../src/contract/gen/operator_pb.ts';
 import { file_sglang_scheduler, SglangScheduler } from '../src/contract/gen/sglang_scheduler_pb.ts';
 import { file_smg_common } from '../src/contract/gen/smg_common_pb.ts';
 
 const root = join(import.meta.dirname, '..');
 const read = (file: string) => readFileSync(join(root, file), 'utf8');
 const FILES: readonly DescFile[] = [file_sglang_scheduler, file_smg_common];
+/** Of the operator service's the messages are the gateway's too. */
+const methods = [...SglangScheduler.methods, ...Operator.methods];
 const messages = FILES.flatMap((file) => file.messages);
 
 interface Row {
@@ -46,7 +49,7 @@ const fields = messages.flatMap((message) => message.fields.map((field) => ({ me
 
 test('each rpc and each field has one row, and nothing else has', () => {
   const expected = [
-    ...SglangScheduler.methods.map(({ name }) => name),
+    ...methods.map(({ name }) => name),
     ...fields.map(({ message, field }) => `${message.name}.${field.name}`),
   ];
   expect(rows.map(({ name }) => name).sort()).toEqual(expected.sort());
@@ -62,7 +65,7 @@ function reach(message: DescMessage, into: Set<DescMessage>): void {
 const refused = new Set(rows.filter(({ served }) => served.startsWith('UNIMPLEMENTED')).map(({ name }) => name));
 const ofRpcs = new Set<DescMessage>();
 const ofServedRpcs = new Set<DescMessage>();
-for (const { name, input, output } of SglangScheduler.methods) {
+for (const { name, input, output } of methods) {
   for (const message of [input, output]) {
     reach(message, ofRpcs);
     if (!refused.has(name)) reach(message, ofServedRpcs);
@@ -83,7 +86,7 @@ test('a message of no rpc is told as such, and one of refused rpcs only', () => 
 /** What a row's test has to speak of: the field or rpc, in the proto's or the code's words; or what isn't there instead. */
 function wordsOf({ name, served }: Row): readonly string[] {
   const missing = /^not served: (\w+) is (?:UNIMPLEMENTED|silent|unset)$/.exec(served)?.[1];
-  const method = SglangScheduler.methods.find((one) => one.name === (missing ?? name));
+  const method = methods.find((one) => one.name === (missing ?? name));
   if (missing !== undefined && !method) return [missing];
   if (method) return [method.localName, method.name];
   const { field } = fields.find((one) => `${one.message.name}.${one.field.name}` === name)!;

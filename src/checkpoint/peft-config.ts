@@ -6,6 +6,8 @@ export interface PeftConfig {
   readonly name: string;
   /** By which factor a module's B · A is multiplied. */
   scaling(module: string): number;
+  /** `r`: of modules that no pattern gives another. */
+  readonly ownRank: number;
   /** Rows of a module's A. */
   rank(module: string): number;
   /**
@@ -84,6 +86,7 @@ export function parsePeftConfig(text: string, file: string): PeftConfig {
   const layers = readLayers(raw, fail);
   return {
     name: file,
+    ownRank,
     rank: rankOf,
     scaling: (module) => alphaOf(module) / (raw.use_rslora ? Math.sqrt(rankOf(module)) : rankOf(module)),
     adapts(module) {

@@ -7,6 +7,7 @@ import { Health } from '../contract/gen/grpc/health_pb.ts';
 import { ServerReflection } from '../contract/gen/grpc/reflection_v1_pb.ts';
 import { ServerReflection as ServerReflectionAlpha } from '../contract/gen/grpc/reflection_v1alpha_pb.ts';
 import { BuildSchema, NodeRelay } from '../contract/gen/node_relay_pb.ts';
+import { Operator } from '../contract/gen/operator_pb.ts';
 import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { AuditCounts } from './audit/audit-counts.ts';
 import { Audits } from './audit/audits.ts';
@@ -28,6 +29,8 @@ import { FleetHistory } from './monitor/fleet-history.ts';
 import { fleetMonitorService } from './monitor/fleet-monitor-service.ts';
 import { RecentRequests } from './monitor/recent-requests.ts';
 import { nodeRelayService } from './node-relay-service.ts';
+import { operatorService } from './operator/operator-service.ts';
+import { RunningSettings } from './operator/running-settings.ts';
 import { type RelayOptions, type RelaySettings, settle } from './options.ts';
 import { ReceivingBudget } from './receiving-budget.ts';
 import { reflectionServices } from './reflection-service.ts';
@@ -117,12 +120,17 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   const room = { most: settings.maxLoras, maxRank: settings.maxLoraRank };
   const adapters = new ServedAdapters(room, () => fleet.links, log);
   for (const { name, path } of options.loras ?? []) await adapters.load({ name, path, id: '', pinned: true });
-  const router = new Router(() => fleet.links, settings);
+  const running = new RunningSettings(settings, log);
+  const router = new Router(
+    () => fleet.links,
+    settings,
+    () => running.maxQueued,
+  );
   const metrics = new Metrics({ modelName: model.name, serving: () => fleet.serving, waiting: () => router.waiting });
   const history = new FleetHistory({ serving: () => fleet.serving, waiting: () => router.waiting.length });
   const recent = new RecentRequests();
   const audits = new Audits({
-    share: settings.auditShare,
+    share: () => running.auditShare,
     vocabSize: model.vocabSize,
     bosTokenId: model.bosTokenId,
     links: () => fleet.links,
@@ -180,7 +188,8 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     .service(
       FleetMonitor,
       fleetMonitorService({ fleet, table, history, recent, modelName: model.name, packageVersion }),
-    );
+    )
+    .service(Operator, operatorService({ model, adapters, fleet, router, running }));
 
   const grpcServer = await listenGrpc(guardHandlers(grpc.handlers, guard), {
     host: settings.grpcHost,
@@ -193,7 +202,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     ...trust,
     handlers: guardHandlers(web.handlers, guard),
     direct: directAnswers(fleet, guard, log),
-    rpcs: rpcAccess([SglangScheduler, NodeRelay, FleetMonitor]),
+    rpcs: rpcAccess([SglangScheduler, NodeRelay, FleetMonitor, Operator]),
     host: settings.webHost,
     port: settings.webPort,
     stallMs: settings.stallMs,

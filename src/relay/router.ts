@@ -13,7 +13,6 @@ import { overtake, waitingOrder } from './waiting-order.ts';
 export interface RouterSettings {
   readonly startWaitMs: number;
   readonly rejoinWaitMs: number;
-  readonly maxQueued: number;
   readonly queueMs: number;
   readonly firstTokenMs: number;
   readonly requestMs: number;
@@ -32,8 +31,11 @@ export class Router {
   private again = false;
   private readonly links: () => Iterable<NodeLink>;
   private readonly settings: RouterSettings;
+  private readonly maxQueued: () => number;
 
-  constructor(links: () => Iterable<NodeLink>, settings: RouterSettings) {
+  /** `maxQueued` may change: requests that wait at the relay. */
+  constructor(links: () => Iterable<NodeLink>, settings: RouterSettings, maxQueued: () => number) {
+    this.maxQueued = maxQueued;
     this.links = links;
     this.settings = settings;
     this.clocks = new QueueClocks(
@@ -57,10 +59,11 @@ export class Router {
     this.pump();
     if (job.outcome !== undefined) return;
     const waits = this.queue.includes(job);
-    if (!waits || this.queue.length <= this.settings.maxQueued) this.keepTime(job);
+    const most = this.maxQueued();
+    if (!waits || this.queue.length <= most) this.keepTime(job);
     else {
       this.dequeue(job);
-      throw new ContractError(Code.ResourceExhausted, `${this.settings.maxQueued} requests are waiting already.`);
+      throw new ContractError(Code.ResourceExhausted, `${most} requests are waiting already.`);
     }
   }
 

@@ -1,4 +1,4 @@
-import { create } from '@bufbuild/protobuf';
+import { create, type JsonObject } from '@bufbuild/protobuf';
 import { timestampFromMs } from '@bufbuild/protobuf/wkt';
 import {
   type GetModelInfoResponse,
@@ -56,6 +56,32 @@ export interface ServerState {
   readonly schedulePolicy: string;
 }
 
+/** SGLang's server arguments, as far as the relay has such. Capacities are those of the nodes that serve now; without one they are left out. */
+export function serverArgsOf(
+  model: ServedModel,
+  links: readonly NodeLink[],
+  { ranks, schedulePolicy }: Pick<ServerState, 'ranks' | 'schedulePolicy'>,
+): JsonObject {
+  const poolTokens = links.reduce((total, link) => total + link.facts.poolTokens, 0);
+  const maxRunning = links.reduce((total, link) => total + link.facts.maxRunning, 0);
+  return {
+    model_path: model.folder,
+    tokenizer_path: model.folder,
+    served_model_name: model.name,
+    tp_size: 1,
+    pp_size: 1,
+    dp_size: ranks ?? 1,
+    context_length: model.contextLength,
+    vocab_size: model.vocabSize,
+    weight_version: weightVersion(model),
+    schedule_policy: schedulePolicy,
+    load_balance_method: 'shortest_queue',
+    disaggregation_mode: 'null',
+    is_embedding: model.task !== 'generate',
+    ...(links.length > 0 ? { max_total_tokens: poolTokens, max_running_requests: maxRunning } : {}),
+  };
+}
+
 /** Capacities are those of the nodes that serve now; without one they are left out. */
 export function serverInfoOf(
   model: ServedModel,
@@ -63,24 +89,8 @@ export function serverInfoOf(
   state: ServerState,
 ): GetServerInfoResponse {
   const poolTokens = links.reduce((total, link) => total + link.facts.poolTokens, 0);
-  const maxRunning = links.reduce((total, link) => total + link.facts.maxRunning, 0);
   return create(GetServerInfoResponseSchema, {
-    serverArgs: {
-      model_path: model.folder,
-      tokenizer_path: model.folder,
-      served_model_name: model.name,
-      tp_size: 1,
-      pp_size: 1,
-      dp_size: state.ranks ?? 1,
-      context_length: model.contextLength,
-      vocab_size: model.vocabSize,
-      weight_version: weightVersion(model),
-      schedule_policy: state.schedulePolicy,
-      load_balance_method: 'shortest_queue',
-      disaggregation_mode: 'null',
-      is_embedding: model.task !== 'generate',
-      ...(links.length > 0 ? { max_total_tokens: poolTokens, max_running_requests: maxRunning } : {}),
-    },
+    serverArgs: serverArgsOf(model, links, state),
     schedulerInfo: { status: links.length > 0 ? 'ready' : 'no node', nodes: links.length },
     activeRequests: state.activeRequests,
     isPaused: state.paused,

@@ -3,15 +3,14 @@ import { hasRoom } from '../choose-node.ts';
 import { fitsAt } from '../generate-command.ts';
 import { Job } from '../job.ts';
 import type { NodeLink } from '../node-link.ts';
-import type { Sample } from '../sample.ts';
 import { type AuditCase, type Party, partiesOf } from './audit-case.ts';
 import type { AuditCounts } from './audit-counts.ts';
 import { Canaries } from './canaries.ts';
 import { chooseAuditor } from './choose-auditor.ts';
 import type { Judgement, MadeSample } from './judge.ts';
-import { replayed } from './replay.ts';
 import { MOST_AUDITED_TOKENS } from './rescoring.ts';
 import { rescored, type Scoring } from './scoring.ts';
+import { scoringOf, tokensOf } from './scoring-of.ts';
 import { settle } from './settle.ts';
 import { type FlaggedSample, type NodeAudits, Standings, shareOf } from './standing.ts';
 import { toleranceOf } from './tolerance.ts';
@@ -29,7 +28,7 @@ const DISPUTE_MS = 600_000;
 
 export interface AuditParts {
   /** Part of the samples that is audited; 0 is none. */
-  readonly share: number;
+  readonly share: () => number;
   readonly vocabSize: number;
   /** What texts of the model begin with; without it there are no canaries. */
   readonly bosTokenId: number | undefined;
@@ -71,9 +70,7 @@ export class Audits {
     // What several nodes made, none has to answer for.
     if (
       this.closed ||
-      this.parts.share === 0 ||
-      // A vector is no draw.
-      job.request.embedInputs !== undefined ||
+      this.parts.share() === 0 ||
       // Its logits are not the model's own.
       job.request.loraId !== undefined ||
       job.outcome !== 'complete' ||
@@ -83,25 +80,20 @@ export class Audits {
       return;
     const maker = this.party(nodeId);
     for (const sample of job.samples) {
-      if (sample.ids.length === 0) continue;
+      if (sample.ids.length === 0 && !sample.vector) continue;
       const flagged = { job: String(job.id), request: job.request.requestId.slice(0, 200), index: sample.index };
       this.standings.made(nodeId, flagged);
-      const share = shareOf(this.parts.share, this.standings.isWatched(nodeId));
+      const share = shareOf(this.parts.share(), this.standings.isWatched(nodeId));
       if (this.parts.random() >= share) continue;
       if (tokensOf(job, sample) > MOST_AUDITED_TOKENS) {
         this.parts.counts.audited('unfit');
         continue;
       }
-      const made = {
-        prompt: job.request.inputIds,
-        output: [...sample.ids],
-        sampling: job.request.sampling,
-        seed: job.seed,
-        index: sample.index,
-      };
-      this.begin(newCase(maker, this.scoringOf(job, made), flagged, undefined));
+      const { vocabSize, random } = this.parts;
+      this.begin(newCase(maker, scoringOf(job, sample, vocabSize, random), flagged, undefined));
     }
-    this.probe(nodeId);
+    // Canaries are texts.
+    if (!job.request.embedInputs) this.probe(nodeId);
   }
 
   /** Requests wait for room: audits make it. */
@@ -133,15 +125,6 @@ export class Audits {
   /** What was found of a node, by its id. */
   of(nodeId: string): NodeAudits {
     return this.standings.of(nodeId);
-  }
-
-  /** What a constraint, embeddings or logits' signs had a part in, logprobs of prompt and output alone don't redraw. */
-  private scoringOf({ request }: Job, made: MadeSample): Scoring {
-    const { vocabSize, random } = this.parts;
-    const { constraint, inputEmbeds, sampling } = request;
-    return constraint || inputEmbeds || sampling.repetitionPenalty !== 1
-      ? replayed(request, made, vocabSize, random)
-      : rescored(made, vocabSize);
   }
 
   /** A node as it tells of itself; one that left since it ended a request had any precision. */
@@ -185,7 +168,8 @@ export class Audits {
   /** Asks a newcomer, now and then, for what is known, or will be. */
   private probe(nodeId: string): void {
     const { share, random, busy, links, newJobId } = this.parts;
-    if (!this.canaries || !this.standings.isWatched(nodeId) || random() >= CANARY_SHARE * shareOf(share, true)) return;
+    if (!this.canaries || !this.standings.isWatched(nodeId) || random() >= CANARY_SHARE * shareOf(share(), true))
+      return;
     const link = links().find(({ facts, serving }) => serving && facts.nodeId === nodeId);
     if (!link || busy() || this.running.size >= MOST_RUNNING) return;
     const { request, expected } = this.canaries.next();
@@ -289,8 +273,4 @@ export class Audits {
 function newCase(maker: Party, scoring: Scoring, sample: FlaggedSample, canary: MadeSample | undefined): AuditCase {
   const until = performance.now() + DISPUTE_MS;
   return { maker, scoring, sample, canary, disputed: undefined, suspected: false, unable: [], until };
-}
-
-function tokensOf(job: Job, sample: Sample): number {
-  return job.request.inputIds.length + sample.ids.length;
 }

@@ -11,6 +11,8 @@ export interface Told {
   readonly ids: readonly number[];
   /** It came to the end of the output, before it was told to stop. */
   readonly ended: boolean;
+  /** Of an input that a vector was asked of. */
+  readonly vector?: Float32Array;
 }
 
 /** A way to have a sample scored: what a node is asked, and what follows from its answer. */

@@ -1,6 +1,7 @@
 import type { DescService } from '@bufbuild/protobuf';
 import { FleetMonitor } from '../../contract/gen/fleet_monitor_pb.ts';
 import { NodeRelay } from '../../contract/gen/node_relay_pb.ts';
+import { Operator } from '../../contract/gen/operator_pb.ts';
 import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
 import type { Role } from './roles.ts';
 
@@ -21,6 +22,16 @@ const RPCS: ReadonlyMap<DescService, Readonly<Record<string, Access>>> = new Map
   [NodeRelay, { Attach: NODES, Report: NODES, Detach: NODES }],
   // Who asks what of whom: ids and counts of everybody's requests.
   [FleetMonitor, { GetHistory: OPERATORS, ListNodes: OPERATORS, ListRequests: OPERATORS }],
+  [
+    Operator,
+    {
+      LoadLoRA: OPERATORS,
+      UnloadLoRA: OPERATORS,
+      UpdateWeights: OPERATORS,
+      GetInternalState: OPERATORS,
+      SetInternalState: OPERATORS,
+    },
+  ],
   [
     SglangScheduler,
     {

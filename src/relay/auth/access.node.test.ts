@@ -7,6 +7,7 @@ import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { FleetMonitor } from '../../contract/gen/fleet_monitor_pb.ts';
 import { NodeRelay } from '../../contract/gen/node_relay_pb.ts';
+import { Operator } from '../../contract/gen/operator_pb.ts';
 import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
 import { sessionFor } from '../testing/bearer.ts';
 import { RelayBench } from '../testing/relay-bench.ts';
@@ -39,6 +40,11 @@ const MAY: Readonly<Record<string, readonly Role[] | 'everybody'>> = {
   '/shoal.relay.v1.FleetMonitor/GetHistory': ['operator'],
   '/shoal.relay.v1.FleetMonitor/ListNodes': ['operator'],
   '/shoal.relay.v1.FleetMonitor/ListRequests': ['operator'],
+  '/shoal.relay.v1.Operator/LoadLoRA': ['operator'],
+  '/shoal.relay.v1.Operator/UnloadLoRA': ['operator'],
+  '/shoal.relay.v1.Operator/UpdateWeights': ['operator'],
+  '/shoal.relay.v1.Operator/GetInternalState': ['operator'],
+  '/shoal.relay.v1.Operator/SetInternalState': ['operator'],
   '/metrics': ['operator'],
   '/model/manifest.json': ['node', 'operator'],
   '/model/files/tokenizer.json': ['node', 'operator'],
@@ -58,7 +64,7 @@ const TOKENS: Readonly<Record<Role, string>> = {
   operator: 'operator-token-0123456789',
 };
 const methods = new Map<string, DescMethod>(
-  [NodeRelay, SglangScheduler, FleetMonitor].flatMap((service) =>
+  [NodeRelay, SglangScheduler, FleetMonitor, Operator].flatMap((service) =>
     service.methods.map((method) => [`/${service.typeName}/${method.name}`, method] as const),
   ),
 );
@@ -126,7 +132,7 @@ function outcomeOf({ status, text }: { status: number; text: string }): 'in' | 4
 test('the table has every rpc and path of the web port', () => {
   const rpcs = Object.keys(MAY).filter((path) => path.includes('.v1.') || path.includes('scheduler'));
   expect(rpcs.sort()).toEqual([...methods.keys()].sort());
-  expect([...rpcAccess([NodeRelay, SglangScheduler, FleetMonitor]).keys()].sort()).toEqual(rpcs);
+  expect([...rpcAccess([NodeRelay, SglangScheduler, FleetMonitor, Operator]).keys()].sort()).toEqual(rpcs);
   for (const { path } of PATHS) {
     // Has a test of its own, below.
     if (path !== '/session')

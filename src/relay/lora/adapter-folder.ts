@@ -18,6 +18,8 @@ const MAX_BYTES = 2 ** 30;
 export interface AdapterFolder {
   /** SHA-256 of the files' own, hex. */
   readonly digest: string;
+  /** `r` of its config. */
+  readonly rank: number;
   readonly files: readonly SentFile[];
 }
 
@@ -25,7 +27,7 @@ export interface AdapterFolder {
 export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
   const folder = resolve(path);
   try {
-    parsePeftConfig(await readFile(join(folder, CONFIG), 'utf8'), CONFIG);
+    const { ownRank: rank } = parsePeftConfig(await readFile(join(folder, CONFIG), 'utf8'), CONFIG);
     await withDiskSource(join(folder, WEIGHTS), openSafetensors);
     const files: SentFile[] = [];
     for (const name of [CONFIG, WEIGHTS]) {
@@ -37,7 +39,7 @@ export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
     if (bytes > MAX_BYTES)
       throw invalid('lora_path', `must hold an adapter of at most ${MAX_BYTES} bytes, got ${bytes}.`);
     const digest = createHash('sha256').update(files.map(({ sha256 }) => sha256).join('\n'));
-    return { digest: digest.digest('hex'), files };
+    return { digest: digest.digest('hex'), rank, files };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR') {

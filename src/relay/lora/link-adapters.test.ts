@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { AdapterDoneSchema } from '../../contract/gen/node_relay_pb.ts';
 import { LinkAdapters } from './link-adapters.ts';
 
-const ADAPTER = { id: 'a', name: 'a', path: '/a', pinned: false, digest: 'd', rank: 4, files: [] };
+const ADAPTER = { id: 'a', name: 'a', path: '/a', pinned: false, rank: 4, digest: 'd', files: [] };
 
 function open() {
   const sent: { readonly case: string | undefined; readonly requestId: bigint }[] = [];

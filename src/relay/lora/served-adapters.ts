@@ -26,6 +26,8 @@ export interface AdapterAsk {
   /** Empty: the name. */
   readonly id: string;
   readonly pinned: boolean;
+  /** 0 or undefined: what its files say; else it has to be that. */
+  readonly rank?: number;
 }
 
 interface AdapterLink {
@@ -74,7 +76,7 @@ export class ServedAdapters {
    * can't be served, or no node could load it.
    */
   async load(ask: AdapterAsk): Promise<string> {
-    const { name, path, pinned } = ask;
+    const { name, path, pinned, rank } = ask;
     const id = ask.id || name;
     const { most } = this.room;
     if (most === 0) throw noAdapters();
@@ -97,6 +99,8 @@ export class ServedAdapters {
     this.busy.set(id, name);
     try {
       const adapter = { id, name, path, pinned, ...(await readAdapterFolder(path)) };
+      if (rank && rank !== adapter.rank)
+        throw invalid('rank', `must be 0 or the ${adapter.rank} of the adapter's files.`);
       this.byId.set(id, adapter);
       const { done, failed } = await this.everywhere((link) => link.adapters.load(adapter));
       if (done === 0 && failed.length > 0) {

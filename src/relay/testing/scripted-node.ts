@@ -16,7 +16,7 @@ import {
 } from '../../contract/gen/node_relay_pb.ts';
 import { type NodeDoor, nodeClient } from './node-client.ts';
 import { type EngineScript, ScriptedEngine } from './scripted-engine.ts';
-import { ScriptedVectors } from './scripted-vectors.ts';
+import { ScriptedVectors, type vectorOf } from './scripted-vectors.ts';
 
 export interface Script extends EngineScript, NodeDoor {
   readonly modelDigest: string;
@@ -31,6 +31,8 @@ export interface Script extends EngineScript, NodeDoor {
   readonly fate?: () => 'arrives' | 'request lost' | 'response lost' | 'comes twice';
   /** Numbers of a vector, of a model that makes some; 48 where unset. */
   readonly vectorSize?: number;
+  /** Another than what all others make of an input. */
+  readonly vectorOf?: typeof vectorOf;
   /** What it answers of adapters: a status code, 0 where it has them; it answers nothing without. */
   readonly adapterCode?: number;
   /** Generates nothing by itself. */
@@ -69,7 +71,7 @@ export class ScriptedNode {
   private constructor(script: Script) {
     this.script = script;
     this.engine = new ScriptedEngine(script);
-    this.vectors = new ScriptedVectors(script.vectorSize ?? 48);
+    this.vectors = new ScriptedVectors(script.vectorSize ?? 48, script.vectorOf);
     this.client = nodeClient(script);
   }
 

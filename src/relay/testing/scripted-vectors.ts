@@ -18,8 +18,10 @@ export function vectorOf(ids: readonly number[], typeIds: readonly number[], siz
 export class ScriptedVectors {
   private readonly waiting: { readonly jobId: bigint; readonly input: EmbedInput }[] = [];
   private readonly size: number;
+  private readonly made: typeof vectorOf;
 
-  constructor(size: number) {
+  constructor(size: number, made = vectorOf) {
+    this.made = made;
     this.size = size;
   }
 
@@ -36,7 +38,7 @@ export class ScriptedVectors {
     const next = this.waiting.shift();
     if (!next) return [];
     const { inputIds, tokenTypeIds, index } = next.input;
-    return [embeddedEvent(next.jobId, index, vectorOf(inputIds, tokenTypeIds, this.size))];
+    return [embeddedEvent(next.jobId, index, this.made(inputIds, tokenTypeIds, this.size))];
   }
 }
 
