@@ -5,6 +5,7 @@ import type { Quantisation } from '../gpu/quantise.ts';
 import { decoderKernels } from './decoder-kernels.ts';
 import { loadDecoder } from './load-decoder.ts';
 import { goldenDecoder } from './testing/golden-decoder.ts';
+import { randomDecoder } from './testing/random-decoder.ts';
 import { type TinyShape, tinyModel } from './testing/tiny-model.ts';
 
 // An optional dependency.
@@ -98,4 +99,15 @@ test('foresees what mixtures of experts ask for: routes, parts by format and siz
   const router = { part: { tiles: 1, columns: 32, format: 'f32' }, form: { finish: 'store', normed: true }, uses: 2 };
   expect(needs('q8').products).toContainEqual(router);
   expect(needs().rows).toContain('rope head norm');
+});
+
+test('learned positions stay floats where all else is quantised', async () => {
+  const keys = { n_embd: 32, n_head: 4, n_layer: 1, n_positions: 64, vocab_size: 97 };
+  const gpt2 = { ...keys, architectures: ['GPT2LMHeadModel'] };
+  const { config, checkpoint } = await randomDecoder(4, gpt2, { format: 'f16', shards: 1 });
+  const { embeddings } = decoderKernels(checkpoint, config, { quantisation: 'q4', bindingLimit: 1 << 27 });
+  expect(embeddings).toEqual([
+    { format: 'q4-32-f16', of: 'tokens' },
+    { format: 'f16', of: 'positions' },
+  ]);
 });

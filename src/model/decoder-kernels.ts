@@ -76,7 +76,7 @@ export function decoderKernels(
     { format: embedding.format, of: rmsFirst && learnedPositions === undefined ? 'tokens with norm' : 'tokens' },
   ];
   if (learnedPositions !== undefined && names.positions) {
-    const { format } = tensors.matrix(names.positions, learnedPositions, hiddenSize);
+    const { format } = tensors.matrix(names.positions, learnedPositions, hiddenSize, 'as it is');
     embeddings.push({ format, of: 'positions' });
   }
   return {

@@ -92,13 +92,20 @@ export async function loadDecoderWeights(
   const isLast = to === config.layers.length;
   const place = { gpu, tensors, config };
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
-  const findMatrix = (wanted: boolean, name: DecoderNames['embedding'] | undefined, rows: number) => {
-    const source = wanted && name ? tensors.matrix(name, rows, hiddenSize) : undefined;
+  const findMatrix = (
+    wanted: boolean,
+    name: DecoderNames['embedding'] | undefined,
+    rows: number,
+    keep?: 'as it is',
+  ) => {
+    const source = wanted && name ? tensors.matrix(name, rows, hiddenSize, keep) : undefined;
     return async () => source && WeightMatrix.load(gpu, hiddenSize, [source]);
   };
   const loadEmbedding = findMatrix(isFirst || (isLast && config.tiedHead), names.embedding, vocabSize);
   if (learnedPositions !== undefined && !names.positions) throw new Error('positions have no name');
-  const loadPositions = findMatrix(isFirst && learnedPositions !== undefined, names.positions, learnedPositions ?? 0);
+  const hasPositions = isFirst && learnedPositions !== undefined;
+  // Small, and a few of its columns are far larger than the rest of their blocks.
+  const loadPositions = findMatrix(hasPositions, names.positions, learnedPositions ?? 0, 'as it is');
   const loadLayers = Array.from({ length: to - from }, (_, i) => findLayer(place, from + i, names.layer(from + i)));
   const loadNorm = isLast ? findNorm(place, names.finalNorm) : undefined;
   const loadHead = findMatrix(isLast && !config.tiedHead, names.head, vocabSize);
