@@ -14,8 +14,9 @@
 //   logits   [tile rows, vocabulary] f32, seen as u32: a shader may assume that an f32 is no NaN
 //   lastIds  [maxSequences] the id each slot sampled last
 //
-// No two rows of a step draw for one slot with penalties, but for rows of a draft (LOGITS_DRAFT): their slot stays as it is, and the
-// draft's ids up to the row's own count as output, which are the ids of the step's rows before it and of itself. A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
+// No two rows of a step draw for one slot with penalties, but for rows of a draft (LOGITS_DRAFT), of 32 ids at most: their slot
+// stays as it is, and the draft's ids up to the row's own count as output, which are the ids of the step's rows before it and of
+// itself. A workgroup of THREADS a row, which costs as many threads' turns as there are pairs, and no pass over the vocabulary.
 // Masks come last, which gives what masks before biases give, as a masked id stays masked. Results stay within
 // ± LOGIT_BOUND, so that none is taken for a masked one; NaN and infinities stay, for the sampler to report. Prepend
 // step.wgsl, logit-key.wgsl and masked-logit.wgsl.

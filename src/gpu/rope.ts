@@ -35,8 +35,8 @@ export interface RopeBuffers {
   /** [blocks, 2, kvHeads, 16, headSize]. */
   readonly kv: GPUBuffer;
   /**
-   * Where there are biases or a norm: [(heads + 2 kvHeads) headSize] f32 biases, whatever they are where there are none, then the norm's
-   * weights: [2, headSize], or of a row [(heads + kvHeads) headSize].
+   * Where there are biases or a norm: [(heads + 2 kvHeads) headSize] f32 biases, whatever they are where there are none, then the
+   * norm's weights: [2, headSize], or of a row [(heads + kvHeads) headSize].
    */
   readonly more?: GPUBuffer | undefined;
 }
@@ -59,7 +59,7 @@ export class Rope {
     const row = qkNorm?.of === 'row';
     const counts = { HEAD_NORM: qkNorm?.of === 'head' ? 1 : 0, ROW_NORM: row ? 1 : 0, THREAD_A_WORD: row ? 0 : 1 };
     return Kernel.compile(gpu, {
-      name: ropeName(kvFormat, qkNorm?.of),
+      name: `rope ${kvFormat}${qkNorm ? ` ${qkNorm.of} norm` : ''}`,
       code: [stepCode, KV_FORMATS[kvFormat].code, expandTemplate(code, counts)],
       bindings: ['uniform', 'read', 'read', 'read', 'write', 'write', 'read'],
     });
@@ -89,9 +89,4 @@ export class Rope {
     if (this.#threadsARow === 0) this.#kernel.dispatch(pass, this.#group, rows);
     else this.#kernel.dispatchThreads(pass, this.#group, rows * this.#threadsARow);
   }
-}
-
-/** What the kernel is called, also among results of the self-test. */
-export function ropeName(kvFormat: KvFormat, norm: QkNorm | undefined): string {
-  return `rope ${kvFormat}${norm === undefined ? '' : ` ${norm} norm`}`;
 }

@@ -36,10 +36,6 @@ export function segmentedChoice(device: GPUDevice, part: LinearPartShape): Segme
   return { splits, single: matvec[0]!, grouped: { ...grouped, columns: GROUP_ENTRIES } };
 }
 
-export function segmentedKernelName(format: MatrixFormat, variant: LinearVariant): string {
-  return `segmented-linear ${format} ${variantName(variant)}`;
-}
-
 /** A variant for one format and for all finishes. */
 export function compileSegmented(gpu: Gpu, format: MatrixFormat, variant: LinearVariant): Promise<Kernel> {
   const layout = matrixLayout(format);
@@ -63,7 +59,7 @@ export function compileSegmented(gpu: Gpu, format: MatrixFormat, variant: Linear
     .replaceAll('#unit\n', shape ? quantUnit : denseUnit);
   const numbers = { WORD_VECTORS: shape ? 8 : 1, OWN_COLUMNS: columns };
   return Kernel.compile(gpu, {
-    name: segmentedKernelName(format, variant),
+    name: `segmented-linear ${format} ${variantName(variant)}`,
     enables: path === 'quads' ? ['subgroups'] : [],
     code: [
       ...[normFactorCode, entriesCode, activationCode],

@@ -12,7 +12,8 @@ interface SegmentedShape {
 }
 
 /**
- * Matrices of one shape on the GPU, one a segment: experts. Each begins with a whole tile; parts are cut at the binding limit, at whole segments where one fits. SegmentedLinear takes it.
+ * Matrices of one shape on the GPU, one a segment: experts. Each begins with a whole tile; parts are cut at the binding limit,
+ * at whole segments where one fits. SegmentedLinear takes it.
  */
 export class SegmentedMatrix {
   readonly segments: number;
