@@ -7,6 +7,7 @@ import type { EngineLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { kvRootOf } from './kv-root.ts';
 import { LoraAdapters } from './lora-adapters.ts';
+import { MeasuredSteps } from './measured-steps.ts';
 import { Pace } from './pace.ts';
 import type { Profile, ProfileRequest } from './profile.ts';
 import { Profiling } from './profiling.ts';
@@ -16,8 +17,9 @@ import { Scheduler } from './scheduler.ts';
 import { type Ending, Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
 import { type Speculating, Speculation } from './speculation.ts';
+import { rowsOf } from './step-drafts.ts';
 import { StepResults } from './step-results.ts';
-import { type StepInFlight, type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
+import { type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
 import { Stops } from './stops.ts';
 import { Throughput } from './throughput.ts';
 import { UncachedTokens } from './uncached-tokens.ts';
@@ -32,7 +34,7 @@ export class Engine {
   readonly #runner: Runner;
   readonly #scheduler: Scheduler;
   readonly #speculation: Speculating | undefined;
-  readonly #pace: Pace;
+  readonly #times: MeasuredSteps;
   readonly #throughput: Throughput;
   readonly #uncached: UncachedTokens;
   readonly #ends: SequenceEnds;
@@ -50,9 +52,10 @@ export class Engine {
     const { runner, limits, grammars, maskPatienceMs: patienceMs, onEvents, now, speculation = 'off' } = options;
     this.#options = options;
     this.#runner = runner;
-    this.#pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
+    const pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
     this.#speculation = speculation === 'auto' ? new Speculation() : speculation === 'off' ? undefined : speculation;
-    this.#scheduler = new Scheduler(runner.limits, limits, this.#pace, now, this.#speculation);
+    this.#scheduler = new Scheduler(runner.limits, limits, pace, now, this.#speculation);
+    this.#times = new MeasuredSteps(pace, this.#speculation);
     this.lora = new LoraAdapters(runner, (root) => this.#scheduler.kv.forget({ root, private: false }));
     this.#profiling = new Profiling(runner);
     this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, now);
@@ -241,7 +244,6 @@ export class Engine {
       masks: async (rows) => (this.#constraints ? this.#constraints.masks(rows) : []),
       now,
     });
-    let lastEnd = Number.NEGATIVE_INFINITY;
     try {
       for (;;) {
         while (steps.open) {
@@ -249,21 +251,27 @@ export class Engine {
           if (steps.count > 0 && (this.#profiling.active || throttle?.overlap === false)) break;
           const turn = steps.count === 0 ? throttle?.turn() : undefined;
           // Not for nothing: who wakes the engine expects a plan at once.
-          if (turn) await turn;
+          if (turn) {
+            await turn;
+            this.#times.rested(now());
+          }
           let startedAt = now();
           const plan = this.#scheduler.plan(steps.count);
           if (!plan) break;
           if (this.#profiling.active) {
             await this.#profiling.measure(plan.batch, plan.prefillRows);
             startedAt = now();
+            this.#times.rested(startedAt);
           }
           steps.submit(plan, startedAt);
         }
         // At once: who wakes the engine while this waits for nothing would not be heard.
         if (steps.count === 0) break;
         const outcome = await steps.next();
-        if (outcome !== 'drawn') lastEnd = this.#finish(outcome, lastEnd);
+        if (outcome !== 'drawn') this.#finish(outcome);
       }
+      // Matchers may be waited for; clients are no part of what steps take.
+      if (this.#scheduler.running.every(({ parked }) => parked)) this.#times.idle();
     } catch (error) {
       this.#break(error);
     } finally {
@@ -271,37 +279,25 @@ export class Engine {
     }
   }
 
-  /** Takes a step's results. Returns when it ended. */
-  #finish(outcome: StepOutcome, lastEnd: number): number {
+  /** Takes a step's results. */
+  #finish(outcome: StepOutcome): void {
     const { now, onStep, throttle } = this.#options;
-    const { plan, submittedAt, planMs } = outcome.step;
+    const { plan, planMs } = outcome.step;
     const endedAt = now();
     if ('refused' in outcome) {
       // The others are unharmed, but slots that it should have started weren't.
       this.#scheduler.distrustSlots();
       const sequences = plan.reached.map(({ sequence }) => sequence);
       this.#ends.failAll(sequences, 'internal', `the step was refused: ${outcome.refused}`);
-      return lastEnd;
+      return;
     }
+    const rows = rowsOf(plan.wanted.map(({ sequence }) => sequence));
     const tokens = this.#results.take(plan, outcome.rows);
+    const ms = this.#times.took(outcome.step, rows.repeatable, tokens, endedAt);
+    throttle?.took(ms);
     const { decodeRows, draftRows, prefillRows } = plan;
     const steps = plan.batch.repeat ?? 1;
-    const ms = endedAt - Math.max(lastEnd, submittedAt);
-    if (draftRows === 0) this.#pace.measured({ decodeRows, prefillRows, steps, ms });
-    if (prefillRows === 0) this.#measure(outcome.step, tokens, endedAt - Math.max(lastEnd, submittedAt - planMs));
-    throttle?.took(ms);
     onStep?.({ hostMs: planMs + now() - endedAt, ms, decodeRows, draftRows, tokens, prefillRows, steps });
-    return endedAt;
-  }
-
-  /** `ms`: with what planning took where nothing ran meanwhile. */
-  #measure({ plan, alone }: StepInFlight, tokens: number, ms: number): void {
-    const { decodeRows: sequences, draftRows } = plan;
-    if (draftRows > 0) this.#speculation?.draftedStep({ sequences, rows: sequences + draftRows, tokens, ms });
-    else {
-      const waited = alone && this.#options.limits.stepsInFlight > 1;
-      this.#speculation?.plainStep({ sequences, steps: plan.batch.repeat ?? 1, ms, waited });
-    }
   }
 
   #end(sequences: readonly Sequence[], ending: Ending): void {

@@ -1,97 +1,97 @@
 import { describe, expect, test } from 'vitest';
-import { Random } from '../gpu/testing/random.ts';
 import { Acceptance } from './acceptance.ts';
+import { DraftAccount } from './draft-account.ts';
 import { Speculation } from './speculation.ts';
 
-/** What a step of so many rows takes; one row alone, with what overlaps, takes 1. */
-type Adapter = (rows: number) => number;
-const ADAPTERS: Record<string, Adapter> = {
-  'bound by memory': (rows) => 0.97 + 0.03 * rows,
-  'that pays half for each row more': (rows) => 0.5 + 0.5 * rows,
-  'bound by computing': (rows) => rows,
-  'that takes steps of rows': (rows) => Math.ceil(rows / 4),
-};
-const LONG = import.meta.env.SHOAL_LONG === '1';
-const TOKENS = LONG ? 4_000 : 800;
-const CHANCES = LONG ? [0, 0.1, 0.3, 0.5, 0.7, 0.9, 1] : [0, 0.4, 0.9];
-const MATCHES = LONG ? [0.05, 0.3, 1] : [0.2, 1];
-/** A step that was waited for costs so much more: nothing overlapped. */
-const BUBBLE = 0.1;
+const PLAIN_MS = 10;
 
-/** So many tokens of `sequences` sequences, whose drafts are right with `chance`, and there with `matches`; against none. */
-function speed(adapter: Adapter, sequences: number, chance: number, matches: number, seed = 1): number {
-  const random = new Random(seed);
-  const speculation = new Speculation();
-  const acceptances = Array.from({ length: sequences }, () => new Acceptance());
-  const noise = () => 1 + 0.2 * (random.uniform() - 0.5);
-  const plain = adapter(sequences);
-  let [time, tokens] = [0, 0];
-  for (let waited = false; tokens < TOKENS * sequences; ) {
-    const ids = Array.from({ length: 16 }, () => 0);
-    const candidates = acceptances.flatMap((acceptance) =>
-      random.uniform() < matches ? [{ acceptance, draft: { ids, match: 3 } }] : [],
-    );
-    const lengths = speculation.lengths(sequences, 256 - sequences, candidates);
-    speculation.planned(lengths !== undefined);
-    if (!lengths) {
-      const ms = (plain + (waited ? BUBBLE : 0)) * noise();
-      speculation.plainStep({ sequences, steps: 1, ms, waited });
-      time += ms;
-      tokens += sequences;
-      waited = false;
-      continue;
-    }
-    let [rows, made] = [sequences, sequences];
-    lengths.forEach((length, i) => {
-      if (length === 0) return;
-      let right = 0;
-      while (right < length && random.uniform() < chance) right++;
-      speculation.verified(candidates[i]!, length, right);
-      rows += length;
-      made += right;
-    });
-    const ms = (adapter(rows) + BUBBLE) * noise();
-    speculation.draftedStep({ sequences, rows, tokens: made, ms });
-    time += ms;
-    tokens += made;
-    waited = true;
-  }
-  return ((tokens / sequences) * plain) / time;
-}
+describe('what drafts may lose', () => {
+  /** Plain steps till the next stretch may begin. */
+  const steps = (account: DraftAccount) => {
+    let count = 0;
+    for (; !account.mayBegin(PLAIN_MS); count++) account.plain(1, PLAIN_MS, PLAIN_MS);
+    return count;
+  };
 
-describe.each(Object.entries(ADAPTERS))('on an adapter %s', (name, adapter) => {
-  test.each([1, 8])('%i sequences are never slower than 0.95 times without drafts', (sequences) => {
-    for (const chance of CHANCES) {
-      for (const matches of MATCHES) {
-        const times = speed(adapter, sequences, chance, matches, 1 + Math.round(chance * 10 + matches * 100));
-        expect([sequences, chance, matches, times > 0.95 ? 'fast' : times]).toEqual([
-          sequences,
-          chance,
-          matches,
-          'fast',
-        ]);
-      }
+  test('is a share of the time without them, and each loss in a row doubles the wait', () => {
+    const account = new DraftAccount();
+    const first = steps(account);
+    expect(first).toBeGreaterThan(30);
+    let [lost, plain] = [0, first];
+    const waits: number[] = [];
+    for (let i = 0; i < 8; i++) {
+      // One step for the time of six.
+      account.drafting(6 * PLAIN_MS, PLAIN_MS, PLAIN_MS);
+      expect(account.mayGoOn(PLAIN_MS)).toBe(false);
+      account.ended(-5 * PLAIN_MS);
+      lost += 5;
+      waits.push(steps(account));
+      plain += waits.at(-1)!;
     }
+    expect(lost / plain).toBeLessThan(0.03);
+    expect(waits[0]).toBeGreaterThan(5 / 0.031);
+    for (let i = 1; i < 6; i++) expect(waits[i]! / waits[i - 1]!).toBeCloseTo(2, 1);
+    expect(waits[7]).toBe(waits[6]);
   });
 
-  test.runIf(name === 'bound by memory' || name === 'that takes steps of rows')('drafts that are right win', () => {
-    expect(speed(adapter, 1, 0.95, 1)).toBeGreaterThan(name === 'bound by memory' ? 4 : 2);
-    expect(speed(adapter, 1, 0.8, 1)).toBeGreaterThan(1.5);
-    if (name === 'bound by memory') expect(speed(adapter, 8, 0.9, 1)).toBeGreaterThan(1.5);
+  test('is saved up for a few steps only; what is won is held against later losses as far', () => {
+    const account = new DraftAccount();
+    for (let i = 0; i < 100_000; i++) account.plain(1, PLAIN_MS, PLAIN_MS);
+    for (let i = 0; i < 10; i++) account.drafting(PLAIN_MS, 5 * PLAIN_MS, PLAIN_MS);
+    let count = 0;
+    for (; account.mayGoOn(PLAIN_MS); count++) account.drafting(2 * PLAIN_MS, PLAIN_MS, PLAIN_MS);
+    expect(count).toBeLessThan(6);
+  });
+
+  test('stretches that win end too, so that plain decoding is measured anew', () => {
+    const account = new DraftAccount();
+    steps(account);
+    let count = 0;
+    for (; account.mayGoOn(PLAIN_MS); count++) account.drafting(PLAIN_MS, 3 * PLAIN_MS, PLAIN_MS);
+    account.ended(2 * count * PLAIN_MS);
+    expect(count).toBeLessThan(1_000);
+    expect(steps(account)).toBeGreaterThan(8);
+    expect(steps(account)).toBe(0);
   });
 });
 
-test('those without a draft do not wait for those with one', () => {
+/** Two sequences; steps of more rows take `rowMs` for each. */
+function speculating(rowMs: number): Speculation {
   const speculation = new Speculation();
-  for (let i = 0; i < 200; i++) speculation.plainStep({ sequences: 2, steps: 1, ms: 2, waited: false });
-  for (let rows = 3; rows < 12; rows++) {
-    for (let i = 0; i < 4; i++) speculation.draftedStep({ sequences: 2, rows, tokens: rows, ms: rows * 0.6 });
+  for (let i = 0; i < 100; i++) {
+    speculation.planned(false);
+    speculation.measured({ ...ROWS, draftRows: 0, steps: 1, tokens: 2, ms: PLAIN_MS });
   }
-  const acceptance = new Acceptance();
-  acceptance.add(24, 0);
-  const candidate = { acceptance, draft: { ids: [1, 2, 3, 4, 5, 6, 7, 8], match: 4 } };
-  expect(speculation.lengths(2, 100, [candidate, candidate])).toBeDefined();
-  const alone = speculation.lengths(2, 100, [candidate]);
-  // Half a step's time more for one of the two, and for the other too: at most what finding out may cost.
-  expect(alone === undefined || alone[0]! <= 3).toBe(true);
+  for (let draftRows = 1; draftRows <= 8; draftRows++) {
+    speculation.planned(true);
+    const ms = PLAIN_MS + rowMs * draftRows;
+    speculation.measured({ ...ROWS, draftRows, steps: 1, tokens: 2 + draftRows, ms });
+  }
+  return speculation;
+}
+
+const ROWS = { sequences: 2, repeatable: true };
+
+test('those without a draft do not wait for those with one', () => {
+  for (const rowMs of [0.1, 2.5]) {
+    const speculation = speculating(rowMs);
+    const acceptance = new Acceptance();
+    acceptance.add(24, 0);
+    const candidate = { acceptance, draft: { ids: [1, 2, 3, 4, 5, 6, 7, 8], match: 4 } };
+    expect(speculation.lengths(ROWS, 100, [candidate, candidate])).toBeDefined();
+    const alone = speculation.lengths(ROWS, 100, [candidate]);
+    expect(alone === undefined ? 'none' : alone[0]).toEqual(rowMs > 1 ? 'none' : 8);
+  }
+});
+
+test('what is slower for drafts is not taken for plain decoding: it ends them', () => {
+  const speculation = speculating(0.1);
+  expect(speculation.hot).toBe(true);
+  let steps = 0;
+  // Steps by themselves, which take five times as long.
+  for (; speculation.hot && steps < 100; steps++) {
+    const usual = speculation.measured({ ...ROWS, draftRows: 0, steps: 1, tokens: 2, ms: 5 * PLAIN_MS });
+    expect(usual).toBe(false);
+  }
+  expect(steps).toBeLessThan(4);
 });

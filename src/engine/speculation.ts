@@ -1,23 +1,22 @@
 import { Acceptance } from './acceptance.ts';
+import { DraftAccount } from './draft-account.ts';
 import { type Draft, type Drafter, NgramDrafts } from './ngram-drafts.ts';
+import { PlainSpeed } from './plain-speed.ts';
 import { StepCosts } from './step-costs.ts';
 
-/** A step with drafts has to promise so many tokens a time more than one without. */
+/** A step with drafts has to promise so many tokens a time more than plain decoding. */
 const LEAST_GAIN = 1.08;
 /** Sequences that have no draft in it may wait so much longer for their token. */
 const MOST_HARM = 1.1;
-/** What may be lost on finding out whether drafts win: a share of all time, and never more than some steps at once. */
-const PROBE_SHARE = 0.02;
-const MOST_PROBE_STEPS = 3;
-/** Drafts pause once they lost so many steps' time on balance. */
-const MOST_LOST_STEPS = 3;
-const PROBE_ROWS = 3;
+/** Drafts of a stretch that need not promise anything, with guesses at least so sure: they find out. */
+const PROBES = 2;
+const LEAST_CHANCE = 0.5;
 /** Before anything is known: every second guess is right. */
 const FIRST_GUESS = 0.5;
-/** Steps after one with a draft that are not put together: the next draft may be there at any token. */
-const HOT_STEPS = 3;
-/** Steps that were planned before one that is measured. */
-const STEPS_BEHIND = 2;
+/** Steps without a draft that end a stretch. */
+const MOST_WITHOUT = 3;
+/** Steps behind a stretch whose time is its cost too: nothing overlaps with the first, and some may be planned already. */
+const TAIL_STEPS = 3;
 
 /** A sequence that could draft. */
 export interface DraftCandidate {
@@ -33,57 +32,76 @@ export interface SpeculationCounts {
   readonly accepted: number;
 }
 
+/** The decode rows of a step. */
+export interface DecodeRows {
+  readonly sequences: number;
+  /** Several steps at once would do for them. */
+  readonly repeatable: boolean;
+}
+
+/** A step of decode rows that was done. */
+export interface DecodeStep extends DecodeRows {
+  /** Guesses, on top of a row for each sequence. */
+  readonly draftRows: number;
+  /** Decode steps for one readback. */
+  readonly steps: number;
+  /** What its rows brought. */
+  readonly tokens: number;
+  /** From the end of the step before, if there was anything to do meanwhile. */
+  readonly ms: number;
+}
+
 /** Who drafts in which step, and how much. */
 export interface Speculating {
   readonly counts: SpeculationCounts;
   newDrafter(): Drafter;
-  /**
-   * Ids of each candidate's draft that the next step of `sequences` decode rows verifies, at most `free` in all; undefined: it
-   * has none.
-   */
-  lengths(sequences: number, free: number, candidates: readonly DraftCandidate[]): readonly number[] | undefined;
+  /** Ids of each candidate's draft that the next step verifies, at most `free` in all; undefined: it has none. */
+  lengths(rows: DecodeRows, free: number, candidates: readonly DraftCandidate[]): readonly number[] | undefined;
   /** A draft of `length` ids was verified. */
   verified(candidate: DraftCandidate, length: number, accepted: number): void;
+  /** No step is planned until what is being drawn is there: one is to draft then. */
+  awaited(): void;
   /** A step was planned. */
   planned(drafted: boolean): void;
-  /** Steps that were measured; `waited`: the step before was waited for. */
-  plainStep(step: {
-    readonly sequences: number;
-    readonly steps: number;
-    readonly ms: number;
-    readonly waited: boolean;
-  }): void;
-  draftedStep(step: {
-    readonly sequences: number;
-    readonly rows: number;
-    readonly tokens: number;
-    readonly ms: number;
-  }): void;
+  /** A step was done. False: it took what it took because of drafts. */
+  measured(step: DecodeStep): boolean;
   /** The next draft may be there soon: steps are not put together. */
   readonly hot: boolean;
 }
 
-/** Drafts where they win by what was measured on this adapter: of acceptance, and of steps' times by their rows. */
+/**
+ * Drafts in stretches, all of whose time, with that of the steps behind each, is held against plain decoding's as it was measured
+ * before. What they lose is at most a share of the time without them; see DraftAccount.
+ */
 export class Speculation implements Speculating {
   readonly counts = { drafts: 0, drafted: 0, accepted: 0 };
+  readonly #plain = new PlainSpeed();
   readonly #costs = new StepCosts();
+  /** By the power of two that a number of sequences is near, and whether steps may be put together. */
+  readonly #accounts = new Map<string, DraftAccount>();
   /** Of all sequences' drafts, by the ids that matched. */
   readonly #byMatch = new Map<number, Acceptance>();
-  /** Milliseconds that may be lost: a share of the time of plain steps, and what drafts won or lost. */
-  #allowance = 0;
-  #sinceDraft = Number.POSITIVE_INFINITY;
+  /** The stretch under way, or the one whose tail is: what it won, by account. */
+  #won: Map<DraftAccount, number> | undefined;
+  #drafting = false;
+  #drafts = 0;
+  #without = 0;
+  #tail = 0;
 
   newDrafter(): Drafter {
     return new NgramDrafts();
   }
 
   get hot(): boolean {
-    return this.#sinceDraft <= HOT_STEPS;
+    return this.#drafting;
   }
 
-  lengths(sequences: number, free: number, candidates: readonly DraftCandidate[]): readonly number[] | undefined {
-    const plainMs = this.#costs.plain(sequences);
-    if (plainMs === undefined || this.#allowance < -MOST_LOST_STEPS * plainMs) return undefined;
+  lengths(rows: DecodeRows, free: number, candidates: readonly DraftCandidate[]): readonly number[] | undefined {
+    const { sequences, repeatable } = rows;
+    const plainMs = this.#plain.stepMs(sequences, repeatable);
+    if (plainMs === undefined || candidates.length === 0) return undefined;
+    const account = this.#account(rows);
+    if (this.#drafting ? !account.mayGoOn(plainMs) : this.#tail > 0 || !account.mayBegin(plainMs)) return undefined;
     const guesses = candidates.flatMap((candidate, index) => {
       const rate = this.#rate(candidate);
       return candidate.draft.ids.map((_, i) => ({ index, chance: rate ** (i + 1) }));
@@ -92,16 +110,17 @@ export class Speculation implements Speculating {
     guesses.sort((a, b) => b.chance - a.chance);
     let tokens = sequences;
     let best = { guesses: 0, gain: 0, ms: 0 };
-    let probe: { readonly guesses: number; readonly lost: number } | undefined;
+    let sure = Math.min(1, free);
     for (const [i, { chance }] of guesses.slice(0, free).entries()) {
       tokens += chance;
-      const ms = this.#costs.drafted(sequences + i + 1, sequences, plainMs);
+      const ms = this.#costs.ms(sequences + i + 1, sequences, plainMs);
       const gain = (tokens * plainMs) / (sequences * ms);
       if (gain > best.gain) best = { guesses: i + 1, gain, ms };
-      const lost = ms - (tokens * plainMs) / sequences;
-      if (i < PROBE_ROWS && lost <= this.#allowance) probe = { guesses: i + 1, lost };
+      if (chance >= LEAST_CHANCE) sure = i + 1;
     }
-    const chosen = this.#wins(best, guesses, sequences, plainMs) ? best.guesses : (probe?.guesses ?? 0);
+    const wins = best.gain >= LEAST_GAIN && harmsNobody(best, guesses, sequences, plainMs);
+    const probes = !this.#drafting || this.#drafts < PROBES;
+    const chosen = wins ? best.guesses : probes ? sure : 0;
     if (chosen === 0) return undefined;
     const lengths = candidates.map(() => 0);
     for (const { index } of guesses.slice(0, chosen)) lengths[index]!++;
@@ -117,38 +136,62 @@ export class Speculation implements Speculating {
     this.counts.accepted += accepted;
   }
 
+  awaited(): void {
+    if (this.#drafting) return;
+    this.#won ??= new Map();
+    this.#drafting = true;
+    this.#drafts = 0;
+    this.#without = 0;
+  }
+
   planned(drafted: boolean): void {
-    this.#sinceDraft = drafted ? 0 : this.#sinceDraft + 1;
+    if (drafted) {
+      this.awaited();
+      this.#drafts++;
+      this.#without = 0;
+    } else if (this.#drafting && ++this.#without > MOST_WITHOUT) this.#end();
   }
 
-  plainStep({ sequences, steps, ms, waited }: Parameters<Speculating['plainStep']>[0]): void {
-    const plainMs = this.#costs.plain(sequences);
-    this.#earn(PROBE_SHARE * ms, plainMs ?? ms);
-    // Steps by themselves soon after a draft aren't what there would be without: they are its cost.
-    const disturbed = waited || this.#sinceDraft <= HOT_STEPS + STEPS_BEHIND;
-    if (disturbed && plainMs !== undefined) this.#allowance -= Math.max(0, ms - plainMs * steps);
-    else this.#costs.addPlain(sequences, ms / steps);
+  measured({ sequences, repeatable, draftRows, steps, tokens, ms }: DecodeStep): boolean {
+    const rows = { sequences, repeatable };
+    const plainMs = this.#plain.stepMs(sequences, repeatable);
+    if (draftRows > 0) this.#costs.add(sequences + draftRows, ms);
+    if (!this.#won) {
+      if (draftRows > 0) return false;
+      this.#plain.add(sequences, repeatable, steps, ms);
+      if (plainMs !== undefined) this.#account(rows).plain(steps, ms, plainMs);
+      return true;
+    }
+    if (plainMs === undefined) {
+      // There is nothing to hold it against.
+      if (this.#drafting) this.#end();
+    } else {
+      const account = this.#account(rows);
+      const wouldTake = (tokens * plainMs) / sequences;
+      account.drafting(ms, wouldTake, plainMs);
+      this.#won.set(account, (this.#won.get(account) ?? 0) + wouldTake - ms);
+      if (this.#drafting && !account.mayGoOn(plainMs)) {
+        this.#end();
+        return false;
+      }
+    }
+    if (!this.#drafting && --this.#tail <= 0) {
+      for (const [account, won] of this.#won) account.ended(won);
+      this.#won = undefined;
+    }
+    return false;
   }
 
-  draftedStep({ sequences, rows, tokens, ms }: Parameters<Speculating['draftedStep']>[0]): void {
-    this.#costs.addDrafted(rows, ms);
-    const plainMs = this.#costs.plain(sequences);
-    if (plainMs !== undefined) this.#earn((tokens * plainMs) / sequences - ms, plainMs);
+  #end(): void {
+    this.#drafting = false;
+    this.#tail = TAIL_STEPS;
   }
 
-  #wins(
-    best: { readonly guesses: number; readonly gain: number; readonly ms: number },
-    guesses: readonly { readonly index: number }[],
-    sequences: number,
-    plainMs: number,
-  ): boolean {
-    if (best.gain < LEAST_GAIN) return false;
-    const drafting = new Set(guesses.slice(0, best.guesses).map(({ index }) => index)).size;
-    return drafting === sequences || best.ms <= MOST_HARM * plainMs;
-  }
-
-  #earn(ms: number, plainMs: number): void {
-    this.#allowance = Math.min(this.#allowance + ms, MOST_PROBE_STEPS * plainMs);
+  #account({ sequences, repeatable }: DecodeRows): DraftAccount {
+    const key = `${Math.ceil(Math.log2(sequences))} ${repeatable}`;
+    const account = this.#accounts.get(key) ?? new DraftAccount();
+    this.#accounts.set(key, account);
+    return account;
   }
 
   #rate({ draft, acceptance }: DraftCandidate): number {
@@ -160,4 +203,15 @@ export class Speculation implements Speculating {
     this.#byMatch.set(match, known);
     return known;
   }
+}
+
+/** Every sequence drafts, or the step takes little more than a plain one. */
+function harmsNobody(
+  best: { readonly guesses: number; readonly ms: number },
+  guesses: readonly { readonly index: number }[],
+  sequences: number,
+  plainMs: number,
+): boolean {
+  const drafting = new Set(guesses.slice(0, best.guesses).map(({ index }) => index)).size;
+  return drafting === sequences || best.ms <= MOST_HARM * plainMs;
 }

@@ -11,32 +11,27 @@ interface Cost {
   at: number;
 }
 
-/** What decode steps take on this adapter, by their rows, measured. */
+/** What steps with drafts take on this adapter, by all their rows, measured. */
 export class StepCosts {
-  /** By sequences, each with one row: with what overlaps, and a share of the readback. */
-  readonly #plain = new Map<number, Cost>();
-  /** By rows, drafts' among them. */
-  readonly #drafted = new Map<number, Cost>();
+  readonly #costs = new Map<number, Cost>();
   #steps = 0;
 
-  /** Milliseconds of a step without drafts; undefined: it wasn't measured. */
-  plain(sequences: number): number | undefined {
-    return this.#plain.get(sequences)?.ms;
-  }
-
-  addPlain(sequences: number, ms: number): void {
-    add(this.#plain, sequences, ms, ++this.#steps);
-  }
-
-  addDrafted(rows: number, ms: number): void {
-    add(this.#drafted, rows, ms, ++this.#steps);
+  add(rows: number, ms: number): void {
+    this.#steps++;
+    const cost = this.#costs.get(rows);
+    if (!cost) this.#costs.set(rows, { ms, count: 1, at: this.#steps });
+    else {
+      cost.count++;
+      cost.ms = cost.count <= FIRST ? Math.min(cost.ms, ms) : cost.ms + WEIGHT * (ms - cost.ms);
+      cost.at = this.#steps;
+    }
   }
 
   /**
    * Milliseconds of a step of `rows` rows, drafts' among them, of `sequences` sequences whose plain step takes `plainMs`.
    * Between what was measured, and past it, on a straight line; where nothing was, each row takes as long as a plain step's.
    */
-  drafted(rows: number, sequences: number, plainMs: number): number {
+  ms(rows: number, sequences: number, plainMs: number): number {
     const perRow = plainMs / sequences;
     let below = { rows: sequences, ms: plainMs };
     let before = below;
@@ -59,24 +54,13 @@ export class StepCosts {
     return Math.min(worst, below.ms + (rows - below.rows) * slope);
   }
 
-  /** What is known of more than `sequences` rows, ascending; drafts' own measurements before those of other sequences. */
+  /** What is known of more than `sequences` rows, ascending. */
   #points(sequences: number): [number, number][] {
-    const points = new Map<number, number>();
-    for (const [rows, { ms }] of this.#plain) if (rows > sequences) points.set(rows, ms);
-    for (const [rows, { ms, at }] of this.#drafted) {
-      if (this.#steps - at > KEPT_STEPS) this.#drafted.delete(rows);
-      else if (rows > sequences) points.set(rows, ms);
+    const points: [number, number][] = [];
+    for (const [rows, { ms, at }] of this.#costs) {
+      if (this.#steps - at > KEPT_STEPS) this.#costs.delete(rows);
+      else if (rows > sequences) points.push([rows, ms]);
     }
-    return [...points].sort(([a], [b]) => a - b);
-  }
-}
-
-function add(costs: Map<number, Cost>, key: number, ms: number, at: number): void {
-  const cost = costs.get(key);
-  if (!cost) costs.set(key, { ms, count: 1, at });
-  else {
-    cost.count++;
-    cost.ms = cost.count <= FIRST ? Math.min(cost.ms, ms) : cost.ms + WEIGHT * (ms - cost.ms);
-    cost.at = at;
+    return points.sort(([a], [b]) => a - b);
   }
 }

@@ -1,7 +1,7 @@
 import { MAX_DRAFT, type RunnerLimits } from '../model/runner.ts';
 import type { KvCache } from './kv-cache.ts';
 import type { Sequence } from './sequence.ts';
-import type { DraftCandidate, Speculating } from './speculation.ts';
+import type { DecodeRows, DraftCandidate, Speculating } from './speculation.ts';
 import type { StepRoom } from './step-room.ts';
 
 /** The drafts of the next step's decode rows: chosen by what wins, within credit, context, blocks and room. */
@@ -16,7 +16,7 @@ export class StepDrafts {
     this.#kv = kv;
   }
 
-  /** Sequences whose ids are being drawn would draft, by what is known of them, once these are there. */
+  /** Sequences whose ids are being drawn would draft, by what is known of them, once these are there: that is waited for. */
   awaited(running: readonly Sequence[]): boolean {
     const decodes = running.filter(({ room, drawing, parked }) => drawing > 0 || (room > 0 && !parked));
     const candidates = decodes.flatMap((sequence) => {
@@ -25,7 +25,9 @@ export class StepDrafts {
     });
     if (candidates.length === 0) return false;
     const free = this.#runner.maxRows - decodes.length;
-    return this.#speculation.lengths(decodes.length, free, candidates) !== undefined;
+    if (!this.#speculation.lengths(rowsOf(decodes), free, candidates)) return false;
+    this.#speculation.awaited();
+    return true;
   }
 
   /** What each of the decode rows drafts that the step verifies; undefined: none does. */
@@ -38,7 +40,7 @@ export class StepDrafts {
     if (able.length === 0) return undefined;
     const free = this.#runner.maxRows - decodes.length;
     const candidates = able.map(({ candidate }) => candidate);
-    const lengths = this.#speculation.lengths(decodes.length, free, candidates);
+    const lengths = this.#speculation.lengths(rowsOf(decodes), free, candidates);
     let masks = this.#runner.maxSequences - decodes.filter(({ request }) => request.constraint).length;
     const drafts = new Map<Sequence, readonly number[]>();
     able.forEach(({ sequence, candidate }, i) => {
@@ -70,4 +72,9 @@ export class StepDrafts {
     const draft = drafts.drafter.draft(ids, most);
     return draft && { draft, acceptance: drafts.acceptance };
   }
+}
+
+/** Of a step that these decode in. */
+export function rowsOf(decodes: readonly Sequence[]): DecodeRows {
+  return { sequences: decodes.length, repeatable: decodes.every((sequence) => sequence.repeatable) };
 }

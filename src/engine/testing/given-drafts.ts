@@ -1,5 +1,5 @@
 import { type Drafter, NgramDrafts } from '../ngram-drafts.ts';
-import type { DraftCandidate, Speculating } from '../speculation.ts';
+import type { DecodeRows, DecodeStep, DraftCandidate, Speculating } from '../speculation.ts';
 
 /** Whoever can drafts in every step, all that there is room for, by the drafters that a test gives. */
 export class GivenDrafts implements Speculating {
@@ -14,7 +14,7 @@ export class GivenDrafts implements Speculating {
     this.#most = most;
   }
 
-  lengths(_: number, free: number, candidates: readonly DraftCandidate[]): readonly number[] | undefined {
+  lengths(_: DecodeRows, free: number, candidates: readonly DraftCandidate[]): readonly number[] | undefined {
     let left = free;
     const lengths = candidates.map(({ draft }) => {
       const length = Math.min(draft.ids.length, left, this.#most());
@@ -30,7 +30,10 @@ export class GivenDrafts implements Speculating {
     this.counts.accepted += accepted;
   }
 
+  awaited(): void {}
   planned(): void {}
-  plainStep(): void {}
-  draftedStep(): void {}
+
+  measured({ draftRows }: DecodeStep): boolean {
+    return draftRows === 0;
+  }
 }
