@@ -119,6 +119,9 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   );
   const room = { most: settings.maxLoras, maxRank: settings.maxLoraRank };
   const adapters = new ServedAdapters(room, () => fleet.links, log);
+  if (model.task !== 'generate' && (options.loras ?? []).length > 0) {
+    throw new RangeError(`--lora needs a model that generates text: ${model.name} does not.`);
+  }
   for (const { name, path } of options.loras ?? []) await adapters.load({ name, path, id: '', pinned: true });
   const running = new RunningSettings(settings, log);
   const router = new Router(

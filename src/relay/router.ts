@@ -43,7 +43,7 @@ export class Router {
       (job) => this.waitedTooLong(job),
       (job) => {
         this.dequeue(job);
-        job.fail(noNode(job));
+        job.fail(noNode(job, this.links()));
       },
     );
   }
@@ -209,9 +209,13 @@ function chosen(job: Job, able: readonly NodeLink[]): NodeLink | undefined {
   return able.find((link) => link.rank === rank);
 }
 
-function noNode(job: Job): ContractError {
-  const { rank } = job.request;
+function noNode(job: Job, links: Iterable<NodeLink>): ContractError {
+  const { rank, loraId } = job.request;
   const which = rank === undefined ? 'No node' : `No node of data_parallel_rank ${rank}`;
+  const serving = [...links].filter((link) => link.serving && (rank === undefined || link.rank === rank));
+  if (serving.length > 0 && !serving.some((link) => link.adapters.holds(loraId))) {
+    return new ContractError(Code.Unavailable, `${which} could load the adapter that lora_id names.`, 'lora_id');
+  }
   return new ContractError(
     Code.Unavailable,
     job.interrupted ? `The node that served this request was lost. ${which} took over.` : `${which} is serving.`,

@@ -136,6 +136,18 @@ test('those that are being loaded count once, and have their names', async () =>
   expect((await refusal(load(on, { loraName: 'third' }))).code).toBe(status.RESOURCE_EXHAUSTED);
 });
 
+test('a request whose adapter no node could load is told so', async () => {
+  const on = await start({ maxLoras: 1, startWaitMs: 200 });
+  await load(on);
+  const node = await on.node({ adapterCode: status.INVALID_ARGUMENT });
+  await node.until(() => node.commandsOf('loadAdapter').length === 1);
+  const { error } = await generate(on, 'pirate');
+  expect([error?.code, error?.details]).toEqual([
+    status.UNAVAILABLE,
+    'No node could load the adapter that lora_id names.',
+  ]);
+});
+
 test('what is no adapter is refused by name, and all of it without --max-loras', async () => {
   const on = await start({ maxLoras: 2 });
   writeFileSync(join(home, 'file'), '');

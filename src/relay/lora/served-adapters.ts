@@ -144,7 +144,8 @@ export class ServedAdapters {
       if (this.byId.get(adapter.id) !== adapter) continue;
       const answer = await link.adapters.load(adapter);
       if (!answer || answer.code === 0) continue;
-      this.log.warn({ rank: link.rank, lora: adapter.name, code: answer.code }, 'a node could not load an adapter');
+      const reason = refusalOf(answer.code, answer.message).message;
+      this.log.warn({ rank: link.rank, lora: adapter.name, reason }, 'a node could not load an adapter');
     }
   }
 
