@@ -126,14 +126,14 @@ export function bits(values: Float32Array<ArrayBuffer>): Uint32Array {
   return new Uint32Array(values.buffer, values.byteOffset, values.length);
 }
 
-/** The largest |a − b| / (1 + |b|). */
+/** The largest |a − b| / (1 + |b|); infinite where a NaN is among them, or lengths differ. */
 export function largestError(actual: Float32Array, expected: Float32Array): number {
   if (actual.length !== expected.length) return Number.POSITIVE_INFINITY;
   let error = 0;
   for (let i = 0; i < actual.length; i++) {
     const difference = Math.abs(actual[i]! - expected[i]!) / (1 + Math.abs(expected[i]!));
-    // Written so that a NaN counts.
-    if (!(difference <= error)) error = difference;
+    if (Number.isNaN(difference)) return Number.POSITIVE_INFINITY;
+    error = Math.max(error, difference);
   }
-  return Number.isNaN(error) ? Number.POSITIVE_INFINITY : error;
+  return error;
 }

@@ -6,6 +6,7 @@ import { readTestFile } from '../../testing/read-file.ts';
 import type { AdapterFiles } from '../read-adapter.ts';
 import type { Runner, StepBatch } from '../runner.ts';
 import { blocksFor, logitsRow } from './generate.ts';
+import { largestDifference as largestOfRow } from './golden-encoders.ts';
 
 const FOLDER = 'src/testing/golden';
 
@@ -93,15 +94,8 @@ export async function logitsOf(
   return rows.map((row) => row.slice());
 }
 
-/** The largest difference of any number. */
+/** The largest difference of any number; infinite where a NaN is among them, or there are not as many. */
 export function largestDifference(actual: readonly Float32Array[], expected: readonly Float32Array[]): number {
-  let largest = 0;
-  actual.forEach((row, i) => {
-    row.forEach((value, j) => {
-      const difference = Math.abs(value - expected[i]![j]!);
-      // Written so that a NaN counts.
-      if (!(difference <= largest)) largest = difference;
-    });
-  });
-  return actual.length === expected.length ? largest : Number.POSITIVE_INFINITY;
+  if (actual.length !== expected.length) return Number.POSITIVE_INFINITY;
+  return Math.max(0, ...actual.map((row, i) => largestOfRow(row, expected[i]!)));
 }
