@@ -9,7 +9,8 @@
 //
 // The first half of a low-rank update (Hu et al., "LoRA", 2021); low-rank-expand.wgsl is the second. A thread sums four j
 // of one split of a row: neighbouring threads have neighbouring words of a. Splits give the few rows
-// of decode more threads; how long one is follows from K alone, and so does the order of a sum. Prepend step.wgsl.
+// of decode more threads; how long one is follows from K alone, and so does the order of a sum. Prepend step.wgsl and
+// low-rank-shrink-word.wgsl.
 struct Params {
   words: u32,
   splitWords: u32,
@@ -29,15 +30,6 @@ struct Params {
 @group(0) @binding(5) var<storage, read> squares: array<vec4<f32>>;
 @group(0) @binding(6) var<storage, read_write> shrunk: array<vec4<f32>>;
 
-fn normFactor(row: u32) -> f32 {
-  var sums = vec4<f32>();
-  for (var word = 0u; word < params.squaresWords; word++) {
-    sums += squares[row * params.squaresWords + word];
-  }
-  let sum = (sums.x + sums.y) + (sums.z + sums.w);
-  return 1.0 / sqrt(sum / f32(params.normColumns) + params.epsilon);
-}
-
 @compute @workgroup_size(64)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,
@@ -55,21 +47,10 @@ fn main(
     return;
   }
   let j = index % ranks;
-  if (j % params.maxRankWords * 4u >= counts[(adapter - 1u) * params.modules + j / params.maxRankWords]) {
+  if (!hasRanks(adapter, j)) {
     return;
   }
-  let first = index / ranks % params.splits * params.splitWords;
-  let end = min(first + params.splitWords, params.words);
-  var sums = vec4<f32>();
-  var at = ((adapter - 1u) * params.words + first) * 4u * ranks + j;
-  for (var word = first; word < end; word++) {
-    let x = input[row * params.words + word];
-    sums = fma(a[at], vec4<f32>(x.x), sums);
-    sums = fma(a[at + ranks], vec4<f32>(x.y), sums);
-    sums = fma(a[at + 2u * ranks], vec4<f32>(x.z), sums);
-    sums = fma(a[at + 3u * ranks], vec4<f32>(x.w), sums);
-    at += 4u * ranks;
-  }
+  var sums = shrinkWord(row, adapter, index / ranks % params.splits, j);
   if (params.normColumns != 0u) {
     sums *= normFactor(row);
   }

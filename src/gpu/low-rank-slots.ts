@@ -46,6 +46,17 @@ export function shrunkNumbers(shape: LowRankShape): number {
   return shrinkSplits(shape).splits * shape.outputs.length * rowWords(shape.maxRank) * 4;
 }
 
+/** What a thread of shaders/low-rank-row.wgsl keeps of its row, in words of four. */
+export const ROW_RANK_WORDS = 16;
+/** Multiply-adds of a row that one thread a module does in less time than many threads take, where a processor plays the GPU. */
+const MOST_ROW_WORK = 1 << 17;
+
+/** Whether an update of such a shape is little work for one thread a row and module. */
+export function isRowWork({ columns, outputs, maxRank }: LowRankShape): boolean {
+  const work = maxRank * (outputs.length * columns + 4 * outputWords({ outputs }));
+  return rowWords(maxRank) <= ROW_RANK_WORDS && work <= MOST_ROW_WORK;
+}
+
 /** Bytes that the slots of a shape take. */
 export function lowRankBytes(shape: Omit<LowRankShape, 'label'>): number {
   const { columns, outputs, maxRank, slots } = shape;

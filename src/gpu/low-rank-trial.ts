@@ -3,6 +3,7 @@ import { type LowRankMatrices, LowRankSlots, shrunkNumbers } from './low-rank-sl
 import { lowRankReference } from './low-rank-update.reference.ts';
 import { LowRankUpdate, tiledNumbers } from './low-rank-update.ts';
 import { pairedPlace } from './pair-order.ts';
+import { playsGpu } from './row-threads.ts';
 import { rowWords } from './row-words.ts';
 import { TrialData } from './trial-data.ts';
 
@@ -10,7 +11,7 @@ const TOLERANCE = 1e-4;
 /** Adapters of five rows, the third of which has none. */
 const OWNERS = [0, 0, undefined, 1, 0] as const;
 
-/** Updates by two adapters of other ranks, in place and of sums that lie as a paired matrix's tiles do. */
+/** Updates by two adapters of other ranks, in all forms, in place and of sums that lie as a paired matrix's tiles do. */
 export async function tryLowRank(trial: KernelTrial): Promise<void> {
   const half = 36;
   const shape = { label: 'trial', columns: 530, outputs: [half, half], maxRank: 6, slots: 2 };
@@ -56,14 +57,16 @@ export async function tryLowRank(trial: KernelTrial): Promise<void> {
   );
   const { buffer: step } = await trial.step(sequences);
   const [input, tiles] = await Promise.all([trial.rows(x, shape.columns), trial.buffer(placed)]);
-  for (const from of [undefined, { tiles, matrix, half }]) {
+  const placements = [undefined, { tiles, matrix, half }];
+  const forms = playsGpu(trial.gpu) ? (['row', 'shrink and expand'] as const) : (['shrink and expand'] as const);
+  for (const [form, from] of forms.flatMap((form) => placements.map((from) => [form, from] as const))) {
     const [shrunk, output] = await Promise.all([
       trial.zeros(rows * shrunkNumbers(shape)),
       from ? trial.zeros(rows * 4 * rowWords(all)) : trial.rows(before, all),
     ]);
     const options = { outputStride: 4 * rowWords(all), scale: 0.5, ...(from ? { from } : {}) };
-    const kernels = await LowRankUpdate.create(trial.gpu, slots, options, { step, input, shrunk, output });
+    const kernels = await LowRankUpdate.create(trial.gpu, slots, options, { step, input, shrunk, output }, form);
     const [actual] = await trial.run((pass) => kernels.encode(pass, rows), [output]);
-    expectNear(from ? 'number of tiles' : 'number', actual!, paddedRows(expected, all), TOLERANCE);
+    expectNear(`${form}: number${from ? ' of tiles' : ''}`, actual!, paddedRows(expected, all), TOLERANCE);
   }
 }

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
+  isRowWork,
   type LowRankMatrices,
   type LowRankShape,
   LowRankSlots,
@@ -7,7 +8,7 @@ import {
   shrunkNumbers,
 } from './low-rank-slots.ts';
 import { lowRankReference } from './low-rank-update.reference.ts';
-import { LowRankUpdate } from './low-rank-update.ts';
+import { type LowRankForm, LowRankUpdate } from './low-rank-update.ts';
 import { NormInput, squaresWords } from './norm-input.ts';
 import type { SequenceEntry } from './pack-step.ts';
 import { rmsNormReference } from './rms-norm.reference.ts';
@@ -70,6 +71,16 @@ describe.each([
     ],
   },
   { columns: 1, outputs: [1], maxRank: 1, ranks: [[1], [0], [1]] },
+  {
+    columns: 64,
+    outputs: [64, 32, 32],
+    maxRank: 64,
+    ranks: [
+      [64, 33, 4],
+      [0, 64, 7],
+      [5, 0, 0],
+    ],
+  },
   { columns: 1100, outputs: [3], maxRank: 4, ranks: [[4], [2], [1]] },
 ])('$columns columns, outputs $outputs, ranks up to $maxRank', ({ columns, outputs, maxRank, ranks }) => {
   const shape: LowRankShape = { label: 'test', columns, outputs, maxRank, slots: 3 };
@@ -83,6 +94,7 @@ describe.each([
     before: Float32Array,
     scale: number,
     norm?: { readonly gain: Float32Array; readonly epsilon: number },
+    form?: LowRankForm,
   ): Promise<Float32Array<ArrayBuffer>> {
     const rows = x.length / columns;
     const { buffer: step } = await bench.step(sequences);
@@ -101,6 +113,7 @@ describe.each([
       slots,
       { outputStride: stride, scale, ...(norm ? { norm: { epsilon: norm.epsilon, squares } } : {}) },
       { step, input, shrunk, output },
+      form,
     );
     await bench.run((pass) => update.encode(pass, rows));
     return bench.read(output);
@@ -150,6 +163,10 @@ describe.each([
         });
         expect(largestError(paddedRow(after, all, row), expected)).toBeLessThan(2e-5);
       });
+      // Either form gives the same bits, whichever is taken here.
+      for (const form of ['row', 'shrink and expand'] as const) {
+        expect(bits(await run(slots, sequences, x, before, scale, norm, form))).toEqual(bits(after));
+      }
       // Alone as in company.
       const alone = await run(
         slots,
@@ -162,6 +179,23 @@ describe.each([
       expect(bits(paddedRow(alone, all, 0))).toEqual(bits(paddedRow(after, all, 3)));
     }
   });
+});
+
+test('small updates take one dispatch, of a processor, large ones and those of many ranks two', async () => {
+  const small = { label: 'small', columns: 64, outputs: [64, 32, 32], maxRank: 64, slots: 1 };
+  expect(isRowWork(small)).toBe(true);
+  // Gate and up of SmolLM2-135M, and of Llama 3.2 1B.
+  expect(isRowWork({ ...small, columns: 576, outputs: [1536, 1536], maxRank: 16 })).toBe(true);
+  expect(isRowWork({ ...small, columns: 2048, outputs: [8192, 8192], maxRank: 16 })).toBe(false);
+  const wide = { ...small, label: 'wide', columns: 8, outputs: [4, 4, 4], maxRank: 96 };
+  expect(isRowWork(wide)).toBe(false);
+  const slots = await LowRankSlots.create(bench.gpu, wide);
+  const { buffer: step } = await bench.step(stepOf([[1, 0]]));
+  const [input, shrunk, output] = await Promise.all([8, shrunkNumbers(wide), 12].map((count) => bench.zeros(count)));
+  const buffers = { step, input: input!, shrunk: shrunk!, output: output! };
+  await expect(LowRankUpdate.create(bench.gpu, slots, { outputStride: 12 }, buffers, 'row')).rejects.toThrow(
+    'wide: too many ranks for a thread',
+  );
 });
 
 test('an update that is none of the shape is refused', async () => {

@@ -1,11 +1,22 @@
 import expandCode from '../../shaders/low-rank-expand.wgsl?raw';
+import expandWordCode from '../../shaders/low-rank-expand-word.wgsl?raw';
+import rowCode from '../../shaders/low-rank-row.wgsl?raw';
 import shrinkCode from '../../shaders/low-rank-shrink.wgsl?raw';
+import shrinkWordCode from '../../shaders/low-rank-shrink-word.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
 import { Kernel } from './kernel.ts';
 import { tellWork } from './kernel-work.ts';
-import { type LowRankSlots, outputWords, shrinkSplits, shrunkNumbers } from './low-rank-slots.ts';
+import {
+  isRowWork,
+  type LowRankSlots,
+  outputWords,
+  ROW_RANK_WORDS,
+  shrinkSplits,
+  shrunkNumbers,
+} from './low-rank-slots.ts';
 import { squaresWords } from './norm-input.ts';
+import { playsGpu, rowThreads } from './row-threads.ts';
 import { rowWords } from './row-words.ts';
 import { TILE_ROWS } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
@@ -14,7 +25,7 @@ export interface LowRankBuffers {
   readonly step: GPUBuffer;
   /** [rows, columns padded to 4] f32. */
   readonly input: GPUBuffer;
-  /** [rows, shrunkNumbers] f32: scratch. */
+  /** [rows, shrunkNumbers] f32: scratch of the form that shrinks and expands. */
   readonly shrunk: GPUBuffer;
   /** [rows, outputStride] f32: it is added to. */
   readonly output: GPUBuffer;
@@ -44,76 +55,110 @@ export interface LowRankOptions {
 }
 
 /**
- * Adds to rows that have an adapter what their adapter makes of their input, B · (A · x), in two kernels; see
- * shaders/low-rank-*.wgsl. Rows of one dispatch may have different adapters; those without keep the bits they have.
+ * How an update is computed; both give the same bits. On a processor that plays a GPU small ones go by `row`, in one dispatch:
+ * see shaders/low-rank-row.wgsl.
+ */
+export type LowRankForm = 'row' | 'shrink and expand';
+
+interface Dispatch {
+  readonly kernel: Kernel;
+  readonly group: GPUBindGroup;
+  /** Of a row. */
+  readonly threads: number;
+}
+
+/**
+ * Adds to rows that have an adapter what their adapter makes of their input, B · (A · x); see shaders/low-rank-*.wgsl. Rows
+ * of one dispatch may have different adapters; those without keep the bits they have.
  */
 export class LowRankUpdate {
-  readonly #shrink: Kernel;
-  readonly #expand: Kernel;
-  readonly #shrinkGroup: GPUBindGroup;
-  readonly #expandGroup: GPUBindGroup;
-  readonly #shrinkThreads: number;
-  readonly #expandThreads: number;
+  readonly #dispatches: readonly Dispatch[];
 
-  private constructor(
-    kernels: readonly [Kernel, Kernel],
-    groups: readonly [GPUBindGroup, GPUBindGroup],
-    threads: readonly [number, number],
-  ) {
-    [this.#shrink, this.#expand] = kernels;
-    [this.#shrinkGroup, this.#expandGroup] = groups;
-    [this.#shrinkThreads, this.#expandThreads] = threads;
+  private constructor(dispatches: readonly Dispatch[]) {
+    this.#dispatches = dispatches;
   }
 
+  /** `form`: absent: what its shape makes faster. */
   static async create(
     gpu: Gpu,
     slots: LowRankSlots,
     options: LowRankOptions,
     buffers: LowRankBuffers,
+    form: LowRankForm = playsGpu(gpu) && isRowWork(slots.shape) ? 'row' : 'shrink and expand',
   ): Promise<LowRankUpdate> {
-    const [shrink, expand] = await LowRankUpdate.compile(gpu);
     const { columns, outputs, maxRank } = slots.shape;
-    const maxRankWords = rowWords(maxRank);
+    const { step, input, shrunk, output } = buffers;
     const { norm, outputStride, scale = 1, from } = options;
     const { splits, splitWords } = shrinkSplits(slots.shape);
     const words = outputWords(slots.shape);
-    const shrinkGroup = await shrink.bind(
-      [
-        ...[rowWords(columns), splitWords, splits, outputs.length, maxRankWords],
-        ...[norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)],
-      ],
-      [buffers.step, buffers.input, slots.a, slots.counts, norm?.squares ?? buffers.input, buffers.shrunk],
-    );
-    const expandGroup = await expand.bind(
-      [
-        ...[words, maxRankWords, outputs.length, splits, outputStride, { f32: scale }],
-        ...[outputs[0]!, outputs[1] ?? 0, outputs[2] ?? 0],
-        ...(from ? tileFields(from, outputs) : [0, 0, 0, 0, 0, 0, 0, 0]),
-      ],
-      [buffers.step, buffers.shrunk, slots.b, slots.counts, from?.tiles ?? buffers.step, buffers.output],
-    );
-    const ranks = outputs.length * maxRank;
+    const squares = norm?.squares ?? input;
+    const tiles = from?.tiles ?? step;
+    const shrinkFields = [
+      ...[rowWords(columns), splitWords, splits, outputs.length, rowWords(maxRank)],
+      ...[norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)],
+    ];
+    const outputFields = [
+      ...[outputStride, { f32: scale }, outputs[0]!, outputs[1] ?? 0, outputs[2] ?? 0],
+      ...(from ? tileFields(from, outputs) : [0, 0, 0, 0, 0, 0, 0, 0]),
+    ];
     const allOutputs = outputs.reduce((sum, count) => sum + count, 0);
     // At least one adapter's; of one that has all ranks.
-    const tell = (group: GPUBindGroup, what: string, bytes: number, flops: number) =>
-      tellWork(group, { what: `${what} of ${slots.shape.label}`, bytes, flops, columns: 'rows', firstColumn: 0 });
-    tell(shrinkGroup, 'shrink', 4 * ranks * columns, 2 * ranks * columns);
-    tell(expandGroup, 'expand', maxRank * words * 16, 2 * maxRank * allOutputs);
-    return new LowRankUpdate([shrink, expand], [shrinkGroup, expandGroup], [shrunkNumbers(slots.shape) / 4, words]);
-  }
-
-  static compile(gpu: Gpu): Promise<[shrink: Kernel, expand: Kernel]> {
-    const bindings = ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'] as const;
-    return Promise.all([
-      Kernel.compile(gpu, { name: 'low-rank-shrink', code: [stepCode, shrinkCode], bindings }),
-      Kernel.compile(gpu, { name: 'low-rank-expand', code: [stepCode, expandCode], bindings }),
+    const shrinks = { bytes: 4 * outputs.length * maxRank * columns, flops: 2 * outputs.length * maxRank * columns };
+    const expands = { bytes: 16 * maxRank * words, flops: 2 * maxRank * allOutputs };
+    const tell = (group: GPUBindGroup, what: string, work: typeof shrinks) =>
+      tellWork(group, { what: `${what} of ${slots.shape.label}`, ...work, columns: 'rows', firstColumn: 0 });
+    if (form === 'row') {
+      if (rowWords(maxRank) > ROW_RANK_WORDS) throw new RangeError(`${slots.shape.label}: too many ranks for a thread`);
+      const kernel = await compileLowRankRow(gpu);
+      const group = await kernel.bind(
+        [...shrinkFields, words, ...outputFields],
+        [step, input, slots.a, slots.counts, squares, slots.b, tiles, output],
+      );
+      tell(group, 'update', { bytes: shrinks.bytes + expands.bytes, flops: shrinks.flops + expands.flops });
+      return new LowRankUpdate([{ kernel, group, threads: outputs.length }]);
+    }
+    const [shrink, expand] = await compilePair(gpu);
+    const shrinkGroup = await shrink.bind(shrinkFields, [step, input, slots.a, slots.counts, squares, shrunk]);
+    const expandGroup = await expand.bind(
+      [words, rowWords(maxRank), outputs.length, splits, ...outputFields],
+      [step, shrunk, slots.b, slots.counts, tiles, output],
+    );
+    tell(shrinkGroup, 'shrink', shrinks);
+    tell(expandGroup, 'expand', expands);
+    return new LowRankUpdate([
+      { kernel: shrink, group: shrinkGroup, threads: shrunkNumbers(slots.shape) / 4 },
+      { kernel: expand, group: expandGroup, threads: words },
     ]);
   }
 
-  encode(pass: GPUComputePassEncoder, rows: number): void {
-    this.#shrink.dispatchThreads(pass, this.#shrinkGroup, rows * this.#shrinkThreads);
-    this.#expand.dispatchThreads(pass, this.#expandGroup, rows * this.#expandThreads);
+  /** All forms that updates have on `gpu`. */
+  static compile(gpu: Gpu): Promise<unknown> {
+    return Promise.all([compilePair(gpu), ...(playsGpu(gpu) ? [compileLowRankRow(gpu)] : [])]);
   }
+
+  encode(pass: GPUComputePassEncoder, rows: number): void {
+    for (const { kernel, group, threads } of this.#dispatches) kernel.dispatchThreads(pass, group, rows * threads);
+  }
+}
+
+/** Of the form that takes one dispatch. */
+export function compileLowRankRow(gpu: Gpu): Promise<Kernel> {
+  const threads = rowThreads(gpu);
+  return Kernel.compile(gpu, {
+    name: 'low-rank-row',
+    code: [stepCode, shrinkWordCode, expandWordCode, rowCode],
+    constants: { THREADS: threads, RANK_WORDS: ROW_RANK_WORDS },
+    bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'read', 'read', 'write'],
+    threads,
+  });
+}
+
+function compilePair(gpu: Gpu): Promise<[shrink: Kernel, expand: Kernel]> {
+  const bindings = ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'] as const;
+  return Promise.all([
+    Kernel.compile(gpu, { name: 'low-rank-shrink', code: [stepCode, shrinkWordCode, shrinkCode], bindings }),
+    Kernel.compile(gpu, { name: 'low-rank-expand', code: [stepCode, expandWordCode, expandCode], bindings }),
+  ]);
 }
 
 /** A paired matrix with each row where it lies in the tiles: a product of it is what TiledRows hold. */

@@ -59,7 +59,7 @@ test('golden adapters agree with the reference; beside others each has the bits 
     await runner.loadAdapter(2, await goldenAdapter('llama-r8-qv-rslora'));
     const alone = new Map<number | undefined, Float32Array<ArrayBuffer>[]>();
     for (const slot of [undefined, 0, 1, 2]) {
-      for (const sequence of [0, 1]) {
+      for (const sequence of LONG ? [0, 1] : [0]) {
         const logits = await logitsOf(runner, ids[sequence]!, slot);
         const expected = golden[slot === undefined ? 0 : slot === 0 ? 1 : 2]!;
         expect(largestDifference(logits, expected.logits[sequence]!)).toBeLessThan(2e-3);
@@ -80,8 +80,9 @@ test('golden adapters agree with the reference; beside others each has the bits 
       expect(own.map(bits), `sequence ${i}`).toEqual(alone.get(adapter)!.slice(0, short.length).map(bits));
     }
     for (const [slot, values] of golden.slice(1).entries()) {
-      const rows = await generate(runner, values.inputs[0]!.slice(0, 20), 24, {}, {}, slot);
-      expect(rows.map(({ id }) => id)).toEqual(values.greedy[0]);
+      const tokens = LONG ? 24 : 6;
+      const rows = await generate(runner, values.inputs[0]!.slice(0, 20), tokens, {}, {}, slot);
+      expect(rows.map(({ id }) => id)).toEqual(values.greedy[0]!.slice(0, tokens));
     }
   });
 });
@@ -155,7 +156,7 @@ describe('an adapter gives the logits of weights that it is merged into', () => 
       { rank: 64, quantisation: 'q8' },
     ],
   ];
-  test.each(LONG ? SHAPES : SHAPES.slice(0, 1))('%j, %j', async (shape, how) => {
+  test.skipIf(!LONG).each(SHAPES)('%j, %j', async (shape, how) => {
     const model = tinyModel(3, shape);
     await compareMerged(
       model,
@@ -164,8 +165,9 @@ describe('an adapter gives the logits of weights that it is merged into', () => 
     );
   });
 
-  const SOME = ['phi3', 'gpt2'] as const;
-  const MORE = ['gemma2', 'qwen2', 'qwen3', 'olmo2', 'granite', 'mistral', 'smollm3', 'qwen3-moe'] as const;
+  // Transposed weights, LayerNorms, biases; no pairs.
+  const SOME = ['gpt2'] as const;
+  const MORE = ['phi3', 'gemma2', 'qwen2', 'qwen3', 'olmo2', 'granite', 'mistral', 'smollm3', 'qwen3-moe'] as const;
   test.each([...SOME, ...(LONG ? MORE : [])])('%s', async (name) => {
     const model = await goldenDecoder(name);
     await compareMerged(model, { transposed: name === 'gpt2' }, [...model.ids[0]!.subarray(0, 40)]);
