@@ -15,6 +15,7 @@ import { Command, shoalScript, systemNode } from './harness/processes.ts';
 import { metric, startRelay, type TestRelay } from './harness/relay.ts';
 import { schedulerClient } from './harness/scheduler.ts';
 
+const LONG = process.env.SHOAL_LONG === '1';
 /** Of an f32 GPU against the reference. */
 const TOLERANCE = 2e-3;
 
@@ -81,7 +82,7 @@ describe('a tiny BERT', () => {
     await expectAccessible(page, 'a node of embeddings');
   });
 
-  test('the playground embeds texts, and shows how alike they are', async () => {
+  test.runIf(LONG)('the playground embeds texts, and shows how alike they are', async () => {
     const playground = await browser.open(`${relay.webUrl}/#playground`);
     await playground.getByLabel('One text a line').fill('the cat sat\nthe cat sat\na dog ran');
     await playground.getByRole('button', { name: 'Embed' }).click();
@@ -94,7 +95,7 @@ describe('a tiny BERT', () => {
     await playground.close();
   });
 
-  test('shoal embed prints a vector, and how alike texts are', async () => {
+  test.runIf(LONG)('shoal embed prints a vector, and how alike texts are', async () => {
     const shoal = async (...args: string[]) => {
       const address = `127.0.0.1:${relay.grpc.port}`;
       const command = new Command(systemNode(), [shoalScript, 'embed', ...args, '--relay', address]);
@@ -112,7 +113,7 @@ describe('a tiny BERT', () => {
     expect([refused.code, refused.stderr.join(' ')]).toEqual([1, expect.stringContaining('is_cross_encoder')]);
   });
 
-  test('a page that leaves with requests under way leaves them to the next', async () => {
+  test.runIf(LONG)('a page that leaves with requests under way leaves them to the next', async () => {
     const client = schedulerClient(relay.grpc);
     const second = await browser.serve(relay.webUrl);
     const { inputIds } = (await references('bert', 'mean'))[1]!;

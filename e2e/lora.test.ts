@@ -13,8 +13,10 @@ import { startRelay, type TestRelay } from './harness/relay.ts';
 import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
 import { until } from './harness/wait.ts';
 
+const LONG = process.env.SHOAL_LONG === '1';
 const RANK = 4;
 const HIDDEN = 64;
+const TOKENS = LONG ? 40 : 16;
 const LAYERS = 5;
 
 /** An adapter of the bundled model's q_proj: B is of zeros, which changes nothing, or not. */
@@ -59,11 +61,11 @@ afterAll(async () => {
 });
 
 async function output(loraId: string): Promise<number[]> {
-  return idsOf(await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: 40 }, { loraId })));
+  return idsOf(await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: TOKENS }, { loraId })));
 }
 
 test('adapters change what requests that name them get, and nothing else', async () => {
-  const plain = OUTPUT_IDS.slice(0, 40);
+  const plain = OUTPUT_IDS.slice(0, TOKENS);
   expect(await output('zero')).toEqual(plain);
   const loraPath = writeAdapter(join(home, 'wild'), false);
   const loaded = await client.loadLoRAAdapter({ loraName: 'wild', loraPath });
@@ -78,6 +80,7 @@ test('adapters change what requests that name them get, and nothing else', async
   });
   expect((await client.unloadLoRAAdapter({ loraName: 'wild' })).loadedLoraIds).toEqual(['zero']);
   await expect(output('wild')).rejects.toMatchObject({ code: Code.InvalidArgument });
+  if (!LONG) return;
   // A page that comes later has what there is.
   await browser.serve(relay.webUrl);
   expect(await output('zero')).toEqual(plain);

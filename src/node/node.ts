@@ -1,12 +1,12 @@
-import { create } from '@bufbuild/protobuf';
 import { ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport } from '@connectrpc/connect-web';
 import type { Manifest } from '../checkpoint/manifest.ts';
-import { AttachRequestSchema, KvType, NodeRelay, Precision } from '../contract/gen/node_relay_pb.ts';
+import { NodeRelay } from '../contract/gen/node_relay_pb.ts';
 import type { NodeState } from '../contract/node-state.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
 import type { Profile } from '../engine/profile.ts';
 import type { ModelFiles } from '../engine/read-model.ts';
+import { attachIdentity } from './attach-identity.ts';
 import { backoffMs } from './backoff.ts';
 import { DutyCycle } from './duty-cycle.ts';
 import { GpuRecovery, isNoAdapter, lossOf } from './gpu-recovery.ts';
@@ -21,7 +21,7 @@ import { adapterFiles, NodeAdapters } from './node-adapters.ts';
 import { pause } from './pause.ts';
 import { RelayAccess } from './relay-access.ts';
 import { RelayUnreachableError } from './relay-unreachable-error.ts';
-import { PROTOCOL_VERSION, Session } from './session.ts';
+import { Session } from './session.ts';
 import type { CommandTarget, SessionEnd } from './session-options.ts';
 import { startGrammarWorker } from './start-grammar-worker.ts';
 import { nodeLoad } from './wire.ts';
@@ -209,21 +209,6 @@ export class Node {
   }
 
   #openSession(join: JoinRequest, modelDigest: string, loaded: ServedModel): Session {
-    const { target, adapter, features, contextLength, poolTokens } = loaded;
-    const identity = create(AttachRequestSchema, {
-      protocolVersion: PROTOCOL_VERSION,
-      build: join.build,
-      nodeId: join.nodeId,
-      modelDigest,
-      precision: loaded.kernels.precision === 'fast' ? Precision.FAST : Precision.EXACT,
-      kvType: KvType.F32,
-      contextLength,
-      poolTokens,
-      maxRunning: loaded.maxRunning,
-      features: [...features],
-      layers: { from: 0, to: loaded.layers },
-      adapter,
-    });
     const files = adapterFiles(join.relayUrl, this.#access?.ask ?? fetch, this.#left.signal);
     const transport = createConnectTransport({
       baseUrl: join.relayUrl,
@@ -232,8 +217,8 @@ export class Node {
     });
     const session: Session = new Session({
       client: createClient(NodeRelay, transport),
-      identity,
-      target,
+      identity: attachIdentity(join, modelDigest, loaded),
+      target: loaded.target,
       adapters: loaded.lora && new NodeAdapters(loaded.lora, files, (events) => session.report(events)),
       load: () => nodeLoad(loaded.load(), { hidden: this.hidden, paused: this.#paused }),
       onState: (state, detail) => this.#state(state, detail),

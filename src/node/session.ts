@@ -5,7 +5,6 @@ import {
   AttachRequestSchema,
   type NodeCommand,
   type NodeEventSchema,
-  type Profile,
   ResumeSchema,
   type Welcome,
 } from '../contract/gen/node_relay_pb.ts';
@@ -13,13 +12,12 @@ import { isOtherBuild } from '../contract/other-build.ts';
 import { backoffMs } from './backoff.ts';
 import { refusedEmbed } from './embed-target.ts';
 import { takeAdapterCommand } from './node-adapters.ts';
+import { RelayProfiles } from './relay-profiles.ts';
 import { ReportQueue } from './report-queue.ts';
 import type { SessionEnd, SessionKey, SessionOptions } from './session-options.ts';
 import { FENCED, REFUSALS } from './session-statuses.ts';
 import { weightOf } from './weight.ts';
-import { admissionPolicy, cacheEvent, engineRequest, profileEvent } from './wire.ts';
-
-export const PROTOCOL_VERSION = 1;
+import { admissionPolicy, cacheEvent, engineRequest } from './wire.ts';
 
 interface Attached extends SessionKey {
   readonly leaseMs: number;
@@ -48,8 +46,7 @@ export class Session {
   #end: SessionEnd | undefined;
   #draining = false;
   #otherBuild = false;
-  /** Of the profile asked for last. */
-  #profileId = 0n;
+  readonly #profiles: RelayProfiles;
   #stream = new AbortController();
   /** An Attach is under way, and its welcome not here. */
   #attaching = false;
@@ -58,6 +55,11 @@ export class Session {
 
   constructor(options: SessionOptions) {
     this.#options = options;
+    this.#profiles = new RelayProfiles(
+      options,
+      () => this.#attached?.sessionToken,
+      (event) => this.#queue.push([event]),
+    );
   }
 
   /** Events for the relay, in order. */
@@ -188,7 +190,7 @@ export class Session {
     else if (name === 'grant') target.grant(value.jobId, value.index, value.credit);
     else if (name === 'drain') this.#draining = true;
     else if (name === 'flushCache') this.#flushCache(value.flushId);
-    else if (name === 'profile') void this.#profile(value);
+    else if (name === 'profile') void this.#profiles.take(value);
     else if (name === undefined && command.required) {
       this.#stop({ why: 'refused', message: 'the relay asks for something that this page does not know: reload it' });
     }
@@ -198,22 +200,6 @@ export class Session {
   #flushCache(flushId: bigint): void {
     const freedTokens = this.#options.target.flushCache();
     this.#queue.push([{ event: { case: 'cacheFlushed', value: { flushId, freedTokens } } }]);
-  }
-
-  /** Each profile is answered once, whether it is ended or followed by another. */
-  async #profile({ profileId, steps, byStage }: Profile): Promise<void> {
-    const { target, onProfile } = this.#options;
-    if (steps === 0) {
-      if (profileId === this.#profileId) target.stopProfile();
-      return;
-    }
-    this.#profileId = profileId;
-    const session = this.#attached?.sessionToken;
-    const profile = await target.profile({ steps, byStage });
-    // A newer session was asked for nothing.
-    if (session === undefined || this.#attached?.sessionToken !== session) return;
-    this.#queue.push([profileEvent(profileId, profile)]);
-    onProfile?.(profile);
   }
 
   /** Sends reports, one at a time, and heartbeats when there is nothing to tell, as long as the stream lives. */

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { flushCache } from './flush-cache.ts';
 import { JobTable } from './job-table.ts';
+import type { LinkAsks } from './link-asks.ts';
 import type { NodeLink } from './node-link.ts';
 import { PendingFlushes } from './pending-flushes.ts';
 import { normalised } from './testing/normalised.ts';
@@ -12,7 +13,8 @@ const never = new AbortController().signal;
 
 /** Two nodes, of which one answers; another is out of reach. */
 function fleetOf(freedTokens: number) {
-  const link = (flushCache: NodeLink['flushCache']) => ({ runningJobs: 0, ended: undefined, flushCache }) as NodeLink;
+  const link = (flushCache: LinkAsks['flushCache']) =>
+    ({ runningJobs: 0, ended: undefined, asks: { flushCache } }) as unknown as NodeLink;
   const serving = [link(async () => ({ freedTokens, keptTokens: 0 })), link(() => new Promise(() => {}))];
   return { serving, links: [...serving, link(async () => undefined)] };
 }

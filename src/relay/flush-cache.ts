@@ -39,7 +39,7 @@ export async function flushCache(
   const answers = new Map<NodeLink, Flushed>();
   await within(answerMs, left, async (over) => {
     const all = links.map(async (link) => {
-      const answer = await link.flushCache();
+      const answer = await link.asks.flushCache();
       if (answer) answers.set(link, answer);
     });
     await Promise.race([Promise.all(all), aborted(over)]);

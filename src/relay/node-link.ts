@@ -3,7 +3,6 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code, ConnectError } from '@connectrpc/connect';
 import type { NodeCommand, NodeCommandSchema, NodeLoad, ReportRequest } from '../contract/gen/node_relay_pb.ts';
 import { checkLoad } from './check-load.ts';
-import type { CheckedProfile } from './check-profile.ts';
 import { CommandOutbox } from './command-outbox.ts';
 import { type StreamSource, streamCommands } from './command-stream.ts';
 import { embedCommand } from './embed-command.ts';
@@ -11,6 +10,7 @@ import { generateCommand, newTokensAt } from './generate-command.ts';
 import type { Job, JobHost } from './job.ts';
 import { JobMoves } from './job-moves.ts';
 import { faultOf, Lie } from './lie.ts';
+import { LinkAsks } from './link-asks.ts';
 import { LinkClocks } from './link-clocks.ts';
 import { LinkEvents } from './link-events.ts';
 import type { LinkOwner } from './link-owner.ts';
@@ -18,8 +18,6 @@ import type { LinkSettings } from './link-settings.ts';
 import { LinkAdapters } from './lora/link-adapters.ts';
 import type { NodeFacts } from './node-facts.ts';
 import type { NodePrefixes } from './node-prefixes.ts';
-import { type Asked, PendingAnswers } from './pending-answers.ts';
-import { type Flushed, PendingFlushes } from './pending-flushes.ts';
 import { RunningJob, RunningJobs } from './running-jobs.ts';
 import type { Sample } from './sample.ts';
 import { Signal } from './signal.ts';
@@ -48,13 +46,12 @@ export class NodeLink implements JobHost, StreamSource {
   lied = false;
   /** As it is counted here. */
   readonly speed = new SpeedMeter();
+  readonly asks = new LinkAsks((command) => void this.send(command));
   /** LoRA adapters that it holds. */
   readonly adapters: LinkAdapters;
   /** What it caches. */
   readonly prefixes: NodePrefixes;
   private readonly jobs: RunningJobs;
-  private readonly flushes = new PendingFlushes();
-  private readonly profiles = new PendingAnswers<CheckedProfile>('profile');
   private readonly events: LinkEvents;
   private readonly moves: JobMoves;
   readonly clocks: LinkClocks;
@@ -84,7 +81,8 @@ export class NodeLink implements JobHost, StreamSource {
       (command) => void this.send(command),
       () => owner.onLinkChange(this),
     );
-    const { jobs, flushes, profiles, prefixes, adapters } = this;
+    const { jobs, prefixes, adapters } = this;
+    const { flushes, profiles } = this.asks;
     const { tokenStallMs } = settings;
     this.moves = new JobMoves({ link: this, jobs, owner, tokenStallMs, abort: (job) => this.sendAbort(job) });
     this.events = new LinkEvents({
@@ -174,26 +172,6 @@ export class NodeLink implements JobHost, StreamSource {
     this.owner.onLinkChange(this);
   }
 
-  /** Empties the node's prefix cache. Undefined: its session ended first, or it leaves too many flushes unanswered. */
-  async flushCache(): Promise<Flushed | undefined> {
-    const asked = this.ended ? undefined : this.flushes.ask();
-    if (!asked) return undefined;
-    this.send({ case: 'flushCache', value: { flushId: asked.id } });
-    return asked.answer;
-  }
-
-  /** Has the node time the kernels of its next steps. Undefined: its session is over, or it owes too many answers. */
-  profile(steps: number, byStage: boolean): Asked<CheckedProfile> | undefined {
-    const asked = this.ended ? undefined : this.profiles.ask();
-    if (asked) this.send({ case: 'profile', value: { profileId: asked.id, steps, byStage } });
-    return asked;
-  }
-
-  /** Has it answer with what there is. */
-  stopProfile(profileId: bigint): void {
-    this.send({ case: 'profile', value: { profileId, steps: 0 } });
-  }
-
   /**
    * Nothing new comes, and what runs there goes on for `drainMs`, then wherever it is taken. Harmless when done twice.
    */
@@ -274,8 +252,7 @@ export class NodeLink implements JobHost, StreamSource {
     // One whose command may never have arrived still waits for its first node.
     for (const one of running) one.job.leaveHost(one.begun(this.outbox.acknowledgedSeq));
     this.outbox.clear();
-    this.flushes.clear();
-    this.profiles.clear();
+    this.asks.end();
     this.adapters.clear();
     this.settings.prefixes.close(this.prefixes);
     this.woken.notify();

@@ -57,7 +57,7 @@ export class Profiles {
     const measuring = this.#measuring;
     if (!measuring) return answerOf(false, 'No profile was started.');
     this.#measuring = undefined;
-    for (const { link, id, profile } of measuring) if (!profile) link.stopProfile(id);
+    for (const { link, id, profile } of measuring) if (!profile) link.asks.stopProfile(id);
     const late = AbortSignal.any([left, AbortSignal.timeout(ANSWER_MS)]);
     await Promise.race([Promise.all(measuring.map(({ over }) => over)), aborted(late)]);
     const texts = measuring.map(({ link, profile }) =>
@@ -73,7 +73,7 @@ export class Profiles {
 
   /** None: the session is over, or owes too many answers. */
   #ask(link: NodeLink, steps: number, byStage: boolean): Measuring[] {
-    const asked = link.profile(steps, byStage);
+    const asked = link.asks.profile(steps, byStage);
     if (!asked) return [];
     const over = asked.answer.then((profile) => {
       measuring.profile = profile;
