@@ -49,7 +49,7 @@ test('parameters as immediates give what parameters in uniforms give, two kernel
   expect(results.slice(4)).toEqual(results.slice(0, 4));
 });
 
-test('a product has as many parameters as immediates hold', async () => {
+test('a product, with more parameters than immediates hold, has them in a uniform all the same', async () => {
   const [rows, inner] = [21, 30];
   const variant = linearVariantOf('plain-2x1-8x1x1-4');
   const results: Uint32Array[] = [];

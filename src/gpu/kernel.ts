@@ -26,6 +26,8 @@ export type UniformField = number | { readonly f32: number };
 /** How every kernel with parameters declares them: `requires` and another address space make immediates of them. */
 const UNIFORM = '@group(0) @binding(0) var<uniform> params: Params;';
 const IMMEDIATE = 'var<immediate> params: Params;';
+/** Fields that devices have room for as immediates: 64 bytes. */
+const MOST_IMMEDIATES = 16;
 
 /** Parameters of the bind groups of kernels that take them as immediates: variants of a kernel share groups. */
 const immediates = new WeakMap<GPUBindGroup, Uint32Array<ArrayBuffer>>();
@@ -55,7 +57,7 @@ export class Kernel {
     const header = constants.map(([key, value]) => `const ${key} = ${value}u;\n`);
     const enables = (source.enables ?? []).map((feature) => `enable ${feature};\n`);
     const code = [...enables, ...header, ...source.code].join('\n');
-    const immediate = gpu.immediates && code.includes(UNIFORM);
+    const immediate = gpu.immediates && code.includes(UNIFORM) && countFields(code) <= MOST_IMMEDIATES;
     const compiled = immediate
       ? await gpu.pipelines.compile(name, withImmediates(code), ['immediates', ...source.bindings.slice(1)])
       : await gpu.pipelines.compile(name, code, source.bindings);
@@ -109,6 +111,12 @@ export class Kernel {
   dispatchThreads(pass: GPUComputePassEncoder, group: GPUBindGroup, threads: number): void {
     this.dispatch(pass, group, Math.ceil(threads / this.#threads));
   }
+}
+
+/** Fields of the kernel's parameters, each of four bytes. */
+function countFields(code: string): number {
+  const [, fields = ''] = /struct Params \{([^}]*)\}/.exec(code) ?? [];
+  return [...fields.matchAll(/^\s*\w+: [uif]32,/gm)].length;
 }
 
 function withImmediates(code: string): string {
