@@ -36,7 +36,7 @@ async function stubRelay(routes: Partial<ServiceImpl<typeof SglangScheduler>>): 
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-const COMMANDS = ['start', 'relay', 'node', 'generate', 'loads', 'gateway'];
+const COMMANDS = ['start', 'relay', 'node', 'generate', 'embed', 'loads', 'gateway'];
 
 test('help names every command and every command has help', async () => {
   const help = await run('--help');

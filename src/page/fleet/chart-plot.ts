@@ -88,7 +88,8 @@ export class ChartPlot {
     return {
       width: Math.max(this.width, 100),
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      // The last time's label is as wide on both sides of its place.
+      padding: [8, 28, 0, 0],
       legend: { show: false },
       cursor: {
         y: false,
