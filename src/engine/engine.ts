@@ -3,18 +3,19 @@ import type { AdmissionPolicy } from './admission-order.ts';
 import { awaitKernels } from './await-kernels.ts';
 import type { CacheNews } from './cache-log.ts';
 import { Constraints } from './constraints.ts';
-import type { EngineLoad } from './engine-load.ts';
+import { type EngineLoad, scheduledLoad } from './engine-load.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { kvRootOf } from './kv-root.ts';
 import { LoraAdapters } from './lora-adapters.ts';
 import { MeasuredSteps } from './measured-steps.ts';
+import type { Ending } from './output-stops.ts';
 import { Pace } from './pace.ts';
 import type { Profile, ProfileRequest } from './profile.ts';
 import { Profiling } from './profiling.ts';
 import { type Refusal, refusalOf } from './refusal.ts';
 import type { EngineRequest } from './request.ts';
 import { Scheduler } from './scheduler.ts';
-import { type Ending, Sequence } from './sequence.ts';
+import { Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
 import { type Speculating, Speculation } from './speculation.ts';
 import { rowsOf } from './step-drafts.ts';
@@ -30,9 +31,10 @@ const THROUGHPUT_WINDOW_MS = 5_000;
 export class Engine {
   /** LoRA adapters that requests may name. */
   readonly lora: LoraAdapters;
+  /** For checks: whom it runs, and which blocks they hold. */
+  readonly scheduler: Scheduler;
   readonly #options: EngineOptions;
   readonly #runner: Runner;
-  readonly #scheduler: Scheduler;
   readonly #speculation: Speculating | undefined;
   readonly #times: MeasuredSteps;
   readonly #throughput: Throughput;
@@ -54,16 +56,16 @@ export class Engine {
     this.#runner = runner;
     const pace = new Pace(Math.min(limits.prefillRows, runner.limits.maxRows));
     this.#speculation = speculation === 'auto' ? new Speculation() : speculation === 'off' ? undefined : speculation;
-    this.#scheduler = new Scheduler(runner.limits, limits, pace, now, this.#speculation);
+    this.scheduler = new Scheduler(runner.limits, limits, pace, now, this.#speculation);
     this.#times = new MeasuredSteps(pace, this.#speculation);
-    this.lora = new LoraAdapters(runner, (root) => this.#scheduler.kv.forget({ root, private: false }));
+    this.lora = new LoraAdapters(runner, (root) => this.scheduler.kv.forget({ root, private: false }));
     this.#profiling = new Profiling(runner);
     this.#throughput = new Throughput(THROUGHPUT_WINDOW_MS, now);
-    this.#uncached = new UncachedTokens(this.#scheduler, now);
-    const ends = new SequenceEnds(this.#scheduler, onEvents);
+    this.#uncached = new UncachedTokens(this.scheduler, now);
+    const ends = new SequenceEnds(this.scheduler, onEvents);
     this.#ends = ends;
     this.#results = new StepResults({
-      kv: this.#scheduler.kv,
+      kv: this.scheduler.kv,
       speculation: this.#speculation,
       ends,
       onEvents,
@@ -79,32 +81,15 @@ export class Engine {
 
   /** No sequence runs or waits. */
   get idle(): boolean {
-    return this.#scheduler.running.length === 0 && this.#scheduler.waiting.size === 0;
-  }
-
-  /** For checks: whom it runs, and which blocks they hold. */
-  get scheduler(): Scheduler {
-    return this.#scheduler;
+    return this.scheduler.running.length === 0 && this.scheduler.waiting.size === 0;
   }
 
   load(): EngineLoad {
-    const { running, waiting, kv, usedTokens, limits } = this.#scheduler;
-    const queued = [...waiting];
     return {
-      running: running.length,
-      waiting: waiting.size,
-      retracted: queued.filter((sequence) => sequence.residency > 0).length,
-      usedTokens,
-      maxTokens: this.#scheduler.maxTokens,
-      cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
-      cacheHitRate: this.#scheduler.hits.rate,
+      ...scheduledLoad(this.scheduler, this.#runner),
       speculation: this.#speculation?.counts.drafts ? { ...this.#speculation.counts } : undefined,
       waitingUncachedTokens: this.#uncached.count,
-      maxRunning: limits.maxRunning,
       genThroughput: this.#throughput.perSecond(),
-      weightBytes: this.#runner.weightBytes,
-      kvBytes: this.#runner.kvBytes,
-      gpuBytes: this.#runner.allocatedBytes,
       requestsTaken: this.#requestsTaken,
       tokensMade: this.#tokensMade,
       lora: this.lora.counts,
@@ -133,7 +118,7 @@ export class Engine {
         this.#end([sequence], sequence.ending);
         continue;
       }
-      this.#scheduler.add(sequence);
+      this.scheduler.add(sequence);
       if (request.constraint) this.#open(sequence);
       awaitKernels(this.#runner, sequence, () => this.#wake());
     }
@@ -164,32 +149,32 @@ export class Engine {
 
   /** In which order waiting sequences are admitted from now on. */
   setPolicy(policy: AdmissionPolicy): void {
-    this.#scheduler.policy = policy;
+    this.scheduler.policy = policy;
   }
 
   /** A prompt is being computed, and somebody waits for its first token. */
   get prefilling(): boolean {
-    return this.#scheduler.running.some(({ confirmed, ids }) => confirmed + 1 < ids.length);
+    return this.scheduler.running.some(({ confirmed, ids }) => confirmed + 1 < ids.length);
   }
 
   /** Forgets every cached prefix that no sequence runs on. Returns the tokens given back. */
   flushCache(): number {
-    return this.#scheduler.kv.flush() * BLOCK_TOKENS;
+    return this.scheduler.kv.flush() * BLOCK_TOKENS;
   }
 
   /** Has `takeCacheNews` tell all that is cached anew: to a relay that knows nothing of it. */
   beginCacheNews(): void {
-    this.#scheduler.kv.prefixes.beginLog();
+    this.scheduler.kv.prefixes.beginLog();
   }
 
   /** What changed in the prefix cache since the last call, of at most `most` blocks. */
   takeCacheNews(most: number): readonly CacheNews[] {
-    const { prefixes } = this.#scheduler.kv;
+    const { prefixes } = this.scheduler.kv;
     return prefixes.log.take(most, prefixes.size);
   }
 
   get hasCacheNews(): boolean {
-    return !this.#scheduler.kv.prefixes.log.empty;
+    return !this.scheduler.kv.prefixes.log.empty;
   }
 
   /** Times the kernels of the next steps, which take longer meanwhile. Never rejects: what went wrong is in the answer. */
@@ -209,9 +194,9 @@ export class Engine {
     if (request.constraint && !this.#constraints) {
       return { code: 'unimplemented', message: `${request.constraint.kind} is not served here` };
     }
-    const waiting = this.#scheduler.waiting.size;
+    const waiting = this.scheduler.waiting.size;
     return (
-      this.lora.refusal(request) ?? refusalOf(request, this.#runner.limits, this.#scheduler.limits.maxWaiting - waiting)
+      this.lora.refusal(request) ?? refusalOf(request, this.#runner.limits, this.scheduler.limits.maxWaiting - waiting)
     );
   }
 
@@ -223,7 +208,7 @@ export class Engine {
   }
 
   #all(): Sequence[] {
-    return [...this.#scheduler.running, ...this.#scheduler.waiting];
+    return [...this.scheduler.running, ...this.scheduler.waiting];
   }
 
   #sequences(jobId: bigint): Sequence[] {
@@ -256,7 +241,7 @@ export class Engine {
             this.#times.rested(now());
           }
           let startedAt = now();
-          const plan = this.#scheduler.plan(steps.count);
+          const plan = this.scheduler.plan(steps.count);
           if (!plan) break;
           if (this.#profiling.active) {
             await this.#profiling.measure(plan.batch, plan.prefillRows);
@@ -271,7 +256,7 @@ export class Engine {
         if (outcome !== 'drawn') this.#finish(outcome);
       }
       // Matchers may be waited for; clients are no part of what steps take.
-      if (this.#scheduler.running.every(({ parked }) => parked)) this.#times.idle();
+      if (this.scheduler.running.every(({ parked }) => parked)) this.#times.idle();
     } catch (error) {
       this.#break(error);
     } finally {
@@ -286,7 +271,7 @@ export class Engine {
     const endedAt = now();
     if ('refused' in outcome) {
       // The others are unharmed, but slots that it should have started weren't.
-      this.#scheduler.distrustSlots();
+      this.scheduler.distrustSlots();
       const sequences = plan.reached.map(({ sequence }) => sequence);
       this.#ends.failAll(sequences, 'internal', `the step was refused: ${outcome.refused}`);
       return;

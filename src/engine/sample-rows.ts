@@ -2,6 +2,9 @@ import type { LogitsRow, SamplingParams, SlotStart } from '../model/runner.ts';
 import type { EngineRequest } from './request.ts';
 import { both, NO_SHARE, type RowShare } from './row-share.ts';
 
+/** What a row of a step is for, besides its KV. */
+export type RowUse = 'draw' | 'score' | 'last';
+
 /** Row `row` of a step, of the sequence in slot `slot`. */
 interface RowPlace {
   readonly row: number;

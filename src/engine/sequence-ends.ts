@@ -1,7 +1,8 @@
 import type { FailureCode } from '../contract/failure-codes.ts';
 import type { EngineEvent, FailedEvent, FinishedEvent } from './event.ts';
+import type { Ending } from './output-stops.ts';
 import type { Scheduler } from './scheduler.ts';
-import type { Ending, Sequence } from './sequence.ts';
+import type { Sequence } from './sequence.ts';
 
 /** Ends sequences: takes them out of their queues and gives back what they hold. */
 export class SequenceEnds {

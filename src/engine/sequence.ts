@@ -1,26 +1,16 @@
 import type { TokenBytes } from '../checkpoint/token-bytes.ts';
 import type { LogitsRow, SlotStart, StepSequence } from '../model/runner.ts';
-import type { FinishReason } from './event.ts';
 import type { KvKey } from './kv-key.ts';
 import type { LoraHold } from './lora-adapters.ts';
 import type { Matching } from './matching.ts';
+import { type Ending, OutputStops } from './output-stops.ts';
 import { PromptLogprobs } from './prompt-logprobs.ts';
 import type { EngineRequest, RequestedSample } from './request.ts';
 import { NO_SHARE, type RowShare } from './row-share.ts';
-import { SampleRows } from './sample-rows.ts';
+import { type RowUse, SampleRows } from './sample-rows.ts';
 import { SequenceDrafts } from './sequence-drafts.ts';
 import { SequenceKv } from './sequence-kv.ts';
-import { StopMatcher } from './stop-matcher.ts';
 import { Stops } from './stops.ts';
-
-/** Why a sequence ended, and what ended it. */
-export interface Ending {
-  readonly reason: FinishReason;
-  readonly matched: number | string | undefined;
-}
-
-/** What a row of a step is for, besides its KV. */
-export type RowUse = 'draw' | 'score' | 'last';
 
 /** One sample of a request: its ids, how far they are computed, and what it holds of the KV cache. */
 export class Sequence {
@@ -69,9 +59,9 @@ export class Sequence {
   readonly ending: Ending | undefined;
   /** It ended, was aborted or failed: what a step under way still brings for it is dropped. */
   ended = false;
-  readonly #rows: SampleRows;
-  readonly #stops: Stops;
-  readonly #stopMatcher: StopMatcher;
+  /** What it asks of steps' rows. */
+  readonly rows: SampleRows;
+  readonly #stops: OutputStops;
 
   /** `stops`: the request's, which its samples share. */
   constructor(
@@ -97,10 +87,9 @@ export class Sequence {
     const { logprobStart, inputIds } = request;
     const tellsPrompt = logprobStart !== undefined && sample === request.samples[0];
     this.promptLogprobs = tellsPrompt ? new PromptLogprobs(logprobStart, inputIds.length) : undefined;
-    this.#rows = new SampleRows(request, sample.index, tellsPrompt);
-    this.#stops = stops;
-    this.#stopMatcher = new StopMatcher(stops, tokens, request);
-    for (const id of sample.emittedIds) this.ending = this.#stop(id);
+    this.rows = new SampleRows(request, sample.index, tellsPrompt);
+    this.#stops = new OutputStops(stops, tokens, request);
+    for (const id of sample.emittedIds) this.ending = this.#stops.push(id);
   }
 
   /** It starts, or starts over, with its first `tokens` computed. */
@@ -180,7 +169,7 @@ export class Sequence {
 
   /** Several decode steps at once would do for its next row what single ones do. */
   get repeatable(): boolean {
-    const { top, ids, hidden } = this.#rows.drawShare;
+    const { top, ids, hidden } = this.rows.drawShare;
     return top + ids + hidden === 0 && this.request.constraint === undefined && !this.#isEmbedded;
   }
 
@@ -228,31 +217,26 @@ export class Sequence {
   shareOf(position: number): RowShare {
     const use = this.useOf(position);
     if (use === undefined) return NO_SHARE;
-    return use === 'draw' ? this.#rows.drawShare : use === 'score' ? this.#rows.scoreShare : this.#rows.lastShare;
+    return use === 'draw' ? this.rows.drawShare : use === 'score' ? this.rows.scoreShare : this.rows.lastShare;
   }
 
   /** The most that any of its rows may take. */
   get rowShare(): RowShare {
-    return this.#rows.mostShare;
+    return this.rows.mostShare;
   }
 
   /** The row at `position` as a step's row number `row`, for `use`. */
   logitsRow(use: RowUse, row: number, position: number): LogitsRow {
     const place = { row, slot: this.slot };
-    if (use === 'draw') return this.#rows.drawn(place, this.outputLength + this.drawing);
-    if (use === 'last') return this.#rows.last(place, this.ids[position]!);
+    if (use === 'draw') return this.rows.drawn(place, this.outputLength + this.drawing);
+    if (use === 'last') return this.rows.last(place, this.ids[position]!);
     this.promptLogprobs?.planned(position);
-    return this.#rows.scored(place, this.ids[position + 1]!);
+    return this.rows.scored(place, this.ids[position + 1]!);
   }
 
   /** The row that verifies its draft's guess number `draft`, or draws what follows the last, as a step's row number `row`. */
   draftRow(row: number, draft: number): LogitsRow {
-    return { ...this.#rows.drawn({ row, slot: this.slot }, this.outputLength + draft), draft };
-  }
-
-  /** What one more row that draws takes of a step's limits. */
-  get drawShare(): RowShare {
-    return this.#rows.drawShare;
+    return { ...this.rows.drawn({ row, slot: this.slot }, this.outputLength + draft), draft };
   }
 
   /** What the rows of positions `computed` … `end` − 1 are made from. */
@@ -268,17 +252,17 @@ export class Sequence {
 
   /** What its slot is told before its first row. */
   slotStart(): SlotStart {
-    return this.#rows.slotStart(this.slot, this.ids.slice(this.request.inputIds.length));
+    return this.rows.slotStart(this.slot, this.ids.slice(this.request.inputIds.length));
   }
 
   /** Whether its slot has to be told of it. */
   get adjustsSlot(): boolean {
-    return this.#rows.adjusts;
+    return this.rows.adjusts;
   }
 
   /** The slot counts draws, but none of a draft: each step with one starts it, and so does the step after. */
   restartSlot(): void {
-    if (this.#rows.counts) this.slotStarted = false;
+    if (this.rows.counts) this.slotStarted = false;
   }
 
   /** Its draft was verified: of the draws, the first `count` are its next tokens. `held`: it has kept its blocks since. */
@@ -307,14 +291,8 @@ export class Sequence {
   append(id: number, constraintFinished: boolean): Ending | undefined {
     this.ids.push(id);
     this.drawing--;
-    const stop = this.#stop(id);
+    const stop = this.#stops.push(id);
     if (this.outputLength >= this.request.maxNewTokens) return { reason: 'length', matched: undefined };
     return constraintFinished ? { reason: 'stop', matched: id } : stop;
-  }
-
-  #stop(id: number): Ending | undefined {
-    const matched = this.#stopMatcher.push(id);
-    if (this.#stops.tokens.has(id)) return { reason: 'stop', matched: id };
-    return matched === undefined ? undefined : { reason: 'stop', matched };
   }
 }

@@ -6,7 +6,8 @@ import {
   type StepBatch,
   type StepSequence,
 } from '../model/runner.ts';
-import type { RowUse, Sequence } from './sequence.ts';
+import type { RowUse } from './sample-rows.ts';
+import type { Sequence } from './sequence.ts';
 
 /**
  * Why a masked row's draw counts for nothing: its mask came too late; the constraint is met and nothing could follow

@@ -62,7 +62,7 @@ export class StepDrafts {
     let rows = most;
     while (rows > 0 && !this.#kv.extend(sequence.kv, sequence.computed + 1 + rows)) rows--;
     let length = 0;
-    while (length < rows && room.takeMore(sequence.drawShare)) length++;
+    while (length < rows && room.takeMore(sequence.rows.drawShare)) length++;
     return length;
   }
 
