@@ -13,6 +13,7 @@ import { encoderKernels } from './encoder-kernels.ts';
 import { type EncoderSizes, encoderLimits, kvBytes } from './encoder-limits.ts';
 import type { EncoderNames } from './encoder-names.ts';
 import { EncoderRunner } from './encoder-runner.ts';
+import { checkUnused } from './encoder-unused.ts';
 import { loadEncoderWeights } from './encoder-weights.ts';
 import { encoderOf } from './encoders.ts';
 import { BLOCK_TOKENS } from './runner.ts';
@@ -45,6 +46,7 @@ export async function loadEncoder(
   const family = encoderOf(modelConfig);
   const config = family.readConfig(modelConfig);
   const names = family.tensorNames(config, (name) => checkpoint.tensors.has(name));
+  checkUnused(checkpoint, names, config);
   const gpu = new Gpu(device, options);
   try {
     const needs = encoderKernels(checkpoint, modelConfig, { ...options, bindingLimit: gpu.bindingLimit });

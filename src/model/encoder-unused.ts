@@ -1,0 +1,29 @@
+import { type Checkpoint, CheckpointError } from '../checkpoint/checkpoint.ts';
+import type { EncoderConfig } from './encoder-config.ts';
+import type { EncoderNames } from './encoder-names.ts';
+
+/** Tensors that an error names. */
+const MOST_NAMED = 5;
+
+/** What published files hold beside an encoder: its places' numbers, and heads of what it was trained by. */
+const BESIDE = /(^|\.)(position_ids|token_type_ids|pooler\.dense\.(weight|bias)|cls\..+|lm_head\..+)$/;
+
+/**
+ * Throws CheckpointError with the names of the tensors that nothing asks for: what another model, or an adapter, has of its
+ * own would run wrong without.
+ */
+export function checkUnused(checkpoint: Checkpoint, names: EncoderNames, config: EncoderConfig): void {
+  const layers = Array.from({ length: config.layers }, (_, index) => names.layer(index));
+  const wanted = new Set(namesIn([names, layers]));
+  const unused = [...checkpoint.tensors.keys()].filter((name) => !wanted.has(name) && !BESIDE.test(name));
+  if (unused.length === 0) return;
+  const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
+  throw new CheckpointError(
+    `${checkpoint.name}: ${config.architecture} of this config has no tensors ${unused.slice(0, MOST_NAMED).join(', ')}${more}`,
+  );
+}
+
+function namesIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
+  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(namesIn) : [];
+}
