@@ -1,6 +1,4 @@
-import { BLOCK_TOKENS, type Runner } from '../model/runner.ts';
 import type { LoraCounts } from './lora-counts.ts';
-import type { Scheduler } from './scheduler.ts';
 import type { SpeculationCounts } from './speculation.ts';
 
 /** Counted values of an engine, at one moment. */
@@ -33,22 +31,4 @@ export interface EngineLoad {
   readonly tokensMade: number;
   /** Undefined where no LoRA adapters are served. */
   readonly lora: LoraCounts | undefined;
-}
-
-/** Of it: whom the scheduler has, what these hold, and the runner's bytes. */
-export function scheduledLoad(scheduler: Scheduler, runner: Runner) {
-  const { running, waiting, kv, usedTokens, maxTokens, hits, limits } = scheduler;
-  return {
-    running: running.length,
-    waiting: waiting.size,
-    retracted: [...waiting].filter((sequence) => sequence.residency > 0).length,
-    usedTokens,
-    maxTokens,
-    cachedTokens: kv.cachedBlocks * BLOCK_TOKENS,
-    cacheHitRate: hits.rate,
-    maxRunning: limits.maxRunning,
-    weightBytes: runner.weightBytes,
-    kvBytes: runner.kvBytes,
-    gpuBytes: runner.allocatedBytes,
-  };
 }
