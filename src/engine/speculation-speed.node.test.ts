@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { Random } from '../gpu/testing/random.ts';
 import type { EngineOptions } from './engine-options.ts';
 import { letterTokens, request, Served } from './testing/serve.ts';
-import { type AdapterTimes, type NextId, TimedRunner } from './testing/timed-runner.ts';
+import { type AdapterTimes, type NextId, TimedRunner } from './testing/timed-runner.node.ts';
 
 const LONG = process.env.SHOAL_LONG === '1';
 const ADAPTERS: Record<string, AdapterTimes> = {
