@@ -1,6 +1,6 @@
 /** What drafts may lose: a share of the time of plain decoding. */
 const LOSS_SHARE = 0.03;
-/** More than so many steps' time is not saved up. */
+/** More than so many steps' time, or what a stretch puts at stake, is not saved up. */
 const MOST_SAVED_STEPS = 4;
 /** A stretch starts with so much. */
 const LEAST_SAVED_STEPS = 1;
@@ -19,9 +19,10 @@ export class DraftAccount {
   #draftingMs = 0;
   #freshSteps = 0;
 
-  /** A stretch may start; `plainMs`: a plain step's time. */
-  mayBegin(plainMs: number): boolean {
-    return this.#wait <= 0 && this.#saved >= LEAST_SAVED_STEPS * plainMs && this.#draftingMs === 0;
+  /** A stretch may start; `plainMs`: a plain step's time, `stakeMs`: what it loses at least where it wins nothing. */
+  mayBegin(plainMs: number, stakeMs: number): boolean {
+    const least = Math.max(LEAST_SAVED_STEPS * plainMs, stakeMs);
+    return this.#wait <= 0 && this.#saved >= least && this.#draftingMs === 0;
   }
 
   /** A stretch may go on. */
@@ -30,8 +31,8 @@ export class DraftAccount {
   }
 
   /** Steps without anything of drafts. */
-  plain(steps: number, ms: number, plainMs: number): void {
-    this.#saved = Math.min(this.#saved + LOSS_SHARE * ms, MOST_SAVED_STEPS * plainMs);
+  plain(steps: number, ms: number, plainMs: number, stakeMs: number): void {
+    this.#saved = Math.min(this.#saved + LOSS_SHARE * ms, Math.max(MOST_SAVED_STEPS * plainMs, stakeMs));
     this.#wait -= ms;
     this.#freshSteps += steps;
     if (this.#freshSteps >= FRESH_STEPS) this.#draftingMs = 0;

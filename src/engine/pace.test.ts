@@ -56,6 +56,19 @@ describe('the pace', () => {
     expect(pace.decodeSteps()).toBe(4);
   });
 
+  it('finds its way back from single steps, when what a step more adds was of more rows, or chance', () => {
+    const pace = new Pace(192);
+    pace.measured(decode(16, 21));
+    pace.measured(decode(16, 41, 2));
+    // One sequence is left, its steps 3 ms and a readback.
+    let turns = 0;
+    while (pace.decodeSteps() === 1 && turns++ < 1_000) pace.measured(decode(1, 4));
+    expect(pace.decodeSteps()).toBe(2);
+    expect(turns).toBeLessThan(100);
+    pace.measured(decode(1, 7, 2));
+    expect(pace.decodeSteps()).toBe(4);
+  });
+
   it('takes single steps where a readback costs nothing, and no burst that people would see', () => {
     const free = new Pace(192);
     free.measured(decode(1, 20));

@@ -11,6 +11,8 @@ const LEAST_PREFILL_ROWS = 1;
 /** A readback may cost so much of a step's time. */
 const READBACK_SHARE = 0.1;
 const MOST_DECODE_STEPS = 8;
+/** After so many single steps, what another adds is measured anew: of other rows, or once by chance, it may have been far more. */
+const MOST_SINGLE_STEPS = 64;
 /** Tokens of several steps arrive together; people should not see it. */
 const MOST_BURST_MS = 60;
 
@@ -34,6 +36,8 @@ export class Pace implements StepPace {
   /** One readback with a single step, and what a step more adds. */
   #singleMs: number | undefined;
   #moreMs: number | undefined;
+  /** Single steps of decode rows alone since there were several. */
+  #singles = 0;
 
   constructor(mostPrefillRows: number) {
     this.#mostPrefillRows = mostPrefillRows;
@@ -44,8 +48,11 @@ export class Pace implements StepPace {
       if (steps === 1) {
         this.#decodeMs.set(decodeRows, average(this.#decodeMs.get(decodeRows), ms));
         this.#singleMs = average(this.#singleMs, ms);
+        this.#singles++;
       } else if (this.#singleMs !== undefined) {
-        this.#moreMs = average(this.#moreMs, Math.max(0, (ms - this.#singleMs) / (steps - 1)));
+        const before = this.#singles < MOST_SINGLE_STEPS ? this.#moreMs : undefined;
+        this.#moreMs = average(before, Math.max(0, (ms - this.#singleMs) / (steps - 1)));
+        this.#singles = 0;
       }
       return;
     }
@@ -70,7 +77,7 @@ export class Pace implements StepPace {
   decodeSteps(): number {
     if (this.#singleMs === undefined) return 1;
     // The first time there is nothing to set a single step against.
-    if (this.#moreMs === undefined) return 2;
+    if (this.#moreMs === undefined || this.#singles >= MOST_SINGLE_STEPS) return 2;
     const readbackMs = Math.max(0, this.#singleMs - this.#moreMs);
     const steps = Math.ceil(readbackMs / (READBACK_SHARE * Math.max(this.#moreMs, 1e-3)));
     const burst = Math.floor(MOST_BURST_MS / Math.max(this.#moreMs, 1e-3));

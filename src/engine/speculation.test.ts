@@ -9,7 +9,7 @@ describe('what drafts may lose', () => {
   /** Plain steps till the next stretch may begin. */
   const steps = (account: DraftAccount) => {
     let count = 0;
-    for (; !account.mayBegin(PLAIN_MS); count++) account.plain(1, PLAIN_MS, PLAIN_MS);
+    for (; !account.mayBegin(PLAIN_MS, 0); count++) account.plain(1, PLAIN_MS, PLAIN_MS, 0);
     return count;
   };
 
@@ -36,7 +36,7 @@ describe('what drafts may lose', () => {
 
   test('is saved up for a few steps only; what is won is held against later losses as far', () => {
     const account = new DraftAccount();
-    for (let i = 0; i < 100_000; i++) account.plain(1, PLAIN_MS, PLAIN_MS);
+    for (let i = 0; i < 100_000; i++) account.plain(1, PLAIN_MS, PLAIN_MS, 0);
     for (let i = 0; i < 10; i++) account.drafting(PLAIN_MS, 5 * PLAIN_MS, PLAIN_MS);
     let count = 0;
     for (; account.mayGoOn(PLAIN_MS); count++) account.drafting(2 * PLAIN_MS, PLAIN_MS, PLAIN_MS);

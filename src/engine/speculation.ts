@@ -87,6 +87,8 @@ export class Speculation implements Speculating {
   #drafts = 0;
   #without = 0;
   #tail = 0;
+  /** The latest step that was the only one of its readback. */
+  #singleMs = 0;
 
   newDrafter(): Drafter {
     return new NgramDrafts();
@@ -101,7 +103,11 @@ export class Speculation implements Speculating {
     const plainMs = this.#plain.stepMs(sequences, repeatable);
     if (plainMs === undefined || candidates.length === 0) return undefined;
     const account = this.#account(rows);
-    if (this.#drafting ? !account.mayGoOn(plainMs) : this.#tail > 0 || !account.mayBegin(plainMs)) return undefined;
+    if (
+      this.#drafting ? !account.mayGoOn(plainMs) : this.#tail > 0 || !account.mayBegin(plainMs, this.#stakeMs(plainMs))
+    ) {
+      return undefined;
+    }
     const guesses = candidates.flatMap((candidate, index) => {
       const rate = this.#rate(candidate);
       return candidate.draft.ids.map((_, i) => ({ index, chance: rate ** (i + 1) }));
@@ -158,8 +164,9 @@ export class Speculation implements Speculating {
     if (draftRows > 0) this.#costs.add(sequences + draftRows, ms);
     if (!this.#won) {
       if (draftRows > 0) return false;
+      if (steps === 1) this.#singleMs = ms;
       this.#plain.add(sequences, repeatable, steps, ms);
-      if (plainMs !== undefined) this.#account(rows).plain(steps, ms, plainMs);
+      if (plainMs !== undefined) this.#account(rows).plain(steps, ms, plainMs, this.#stakeMs(plainMs));
       return true;
     }
     if (plainMs === undefined) {
@@ -180,6 +187,11 @@ export class Speculation implements Speculating {
       this.#won = undefined;
     }
     return false;
+  }
+
+  /** The draft's step, and those behind it, each have a readback of their own. */
+  #stakeMs(plainMs: number): number {
+    return (1 + TAIL_STEPS) * Math.max(0, this.#singleMs - plainMs);
   }
 
   #end(): void {
