@@ -4,6 +4,9 @@ import { bundledModel } from '../../src/cli/paths.ts';
 
 const OTHERS = ['config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json'];
 
+/** What files of a Llama may hold, and nobody reads. */
+const PADDING = 'model.layers.0.self_attn.rotary_emb.inv_freq';
+
 /** Writes the bundled model with so many bytes before its tensors that no one reads: a file of several pieces. */
 export function writePaddedModel(folder: string, padding: number): { readonly size: number } {
   mkdirSync(folder, { recursive: true });
@@ -24,7 +27,7 @@ export function writePaddedModel(folder: string, padding: number): { readonly si
     ]) => [name, { ...rest, data_offsets: [begin + padding, end + padding] }],
   );
   const first = { dtype: 'F32', shape: [padding / 4], data_offsets: [0, padding] };
-  const header = Buffer.from(JSON.stringify({ padding: first, ...Object.fromEntries(moved) }));
+  const header = Buffer.from(JSON.stringify({ [PADDING]: first, ...Object.fromEntries(moved) }));
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(header.length));
   // No two pieces alike.
