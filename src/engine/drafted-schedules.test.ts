@@ -65,7 +65,8 @@ test.each(Object.keys(DRAFTERS))(
       for (const what of ['drafts', 'drafted', 'accepted'] as const) counts[what] += given!.counts[what];
     });
     await fc.assert(property, { numRuns: RUNS, endOnFailure: true, ...(LONG ? {} : { seed: 3 }) });
-    if (name === 'that are always wrong') expect(counts.accepted).toBe(0);
+    // Wrong for its own sequence; another of the same prompt may go on so.
+    if (name === 'that are always wrong') expect(counts.accepted).toBeLessThanOrEqual(counts.drafted / 100);
     // A few schedules may happen to have nothing of a kind.
     expect(reached.draftedSteps).toBeGreaterThan(LONG ? RUNS : 0);
     if (!LONG) return;

@@ -66,7 +66,7 @@ describe('the pace', () => {
     expect(pace.decodeSteps()).toBe(2);
     expect(turns).toBeLessThan(100);
     pace.measured(decode(1, 7, 2));
-    expect(pace.decodeSteps()).toBe(4);
+    expect(pace.decodeSteps()).toBeGreaterThanOrEqual(4);
   });
 
   it('takes single steps where a readback costs nothing, and no burst that people would see', () => {

@@ -12,7 +12,7 @@ const LEAST_PREFILL_ROWS = 1;
 const READBACK_SHARE = 0.1;
 const MOST_DECODE_STEPS = 8;
 /** After so many single steps, what another adds is measured anew: of other rows, or once by chance, it may have been far more. */
-const MOST_SINGLE_STEPS = 64;
+const MOST_SINGLE_STEPS = 16;
 /** Tokens of several steps arrive together; people should not see it. */
 const MOST_BURST_MS = 60;
 
@@ -51,7 +51,9 @@ export class Pace implements StepPace {
         this.#singles++;
       } else if (this.#singleMs !== undefined) {
         const before = this.#singles < MOST_SINGLE_STEPS ? this.#moreMs : undefined;
-        this.#moreMs = average(before, Math.max(0, (ms - this.#singleMs) / (steps - 1)));
+        const moreMs = Math.max(0, (ms - this.#singleMs) / (steps - 1));
+        // Too little is found out by the steps that it leads to; of too much none would be left to tell.
+        this.#moreMs = Math.min(moreMs, average(before, moreMs));
         this.#singles = 0;
       }
       return;
