@@ -47,7 +47,7 @@ async function open({ weights = WEIGHTS }: { readonly weights?: Uint8Array } = {
     adapters.load(create(LoadAdapterSchema, { requestId, loraId, digest: 'd', files: which }));
   const unload = (requestId: bigint, loraId = 'a') =>
     adapters.unload(create(UnloadAdapterSchema, { requestId, loraId }));
-  const settle = () => new Promise((resolve) => setTimeout(resolve, 20));
+  const settle = () => adapters.settled;
   return { adapters, acts, told, fetched, files, load, unload, used, settle };
 }
 

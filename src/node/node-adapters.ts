@@ -34,6 +34,11 @@ export class NodeAdapters {
     this.#report = report;
   }
 
+  /** Resolves once all that was asked for by now is done. */
+  get settled(): Promise<void> {
+    return this.#last;
+  }
+
   load({ requestId, loraId: id, digest, files }: LoadAdapter): void {
     this.#next(requestId, async () => {
       for (const owed of this.#owed) {
