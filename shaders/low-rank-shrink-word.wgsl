@@ -2,6 +2,7 @@
 //
 // What low-rank-shrink.wgsl and low-rank-row.wgsl share, so that both give the same bits; they tell of the names.
 
+// What norm-factor.wgsl has, of squares that are read by fours: it has them as numbers, since linear.wgsl writes them too.
 fn normFactor(row: u32) -> f32 {
   var sums = vec4<f32>();
   for (var word = 0u; word < params.squaresWords; word++) {

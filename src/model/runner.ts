@@ -2,8 +2,7 @@ import type { SearchedRow } from '../gpu/sampler.ts';
 import type { AdapterFiles } from './read-adapter.ts';
 import type { ProfileOptions, StepProfile } from './step-profile.ts';
 
-/** Tokens of KV in one block. */
-export const BLOCK_TOKENS = 16;
+export { BLOCK_TOKENS } from '../gpu/visible-blocks.ts';
 
 /** Stands in a block table where a block was given back, behind its group's window. */
 export const NO_BLOCK = -1;
