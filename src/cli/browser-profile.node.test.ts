@@ -33,6 +33,15 @@ test('one browser at a time has a profile, and what ended without a word gives i
   }
 });
 
+test('a process with the number of one that ended without a word has its profile', () => {
+  const parent = folder();
+  mkdirSync(parent);
+  writeFileSync(join(parent, '1.pid'), String(process.pid));
+  const [first, second] = [BrowserProfile.take(parent)!, BrowserProfile.take(parent)!];
+  expect(first.folder).toBe(join(parent, '1'));
+  expect(second.folder).toBe(join(parent, '2'));
+});
+
 test('eight browsers have a past, more have none', () => {
   const parent = folder();
   const taken = Array.from({ length: 9 }, () => BrowserProfile.take(parent));

@@ -4,6 +4,9 @@ import { join } from 'node:path';
 /** Nodes of one user on one machine whose browsers have a past. */
 const MOST = 8;
 
+/** Locks of this process. Another file with its number is of one before it: in a container each start may have the same. */
+const held = new Set<string>();
+
 /**
  * What stays of a profile, as Chromium names it: the page's store of models (OPFS), its database, how much they may hold,
  * the user's limits and theme, and what was compiled. No history, no cookie, no token of a tab: they go.
@@ -50,6 +53,7 @@ export class BrowserProfile {
     } catch {
       // What the ending browser still holds is removed before the next one starts.
     }
+    held.delete(this.#lock);
     rmSync(this.#lock, { force: true });
   }
 
@@ -85,10 +89,12 @@ function lockFile(path: string): boolean {
   for (let turn = 0; turn < 2; turn++) {
     try {
       writeFileSync(path, String(process.pid), { flag: 'wx' });
+      held.add(path);
       return true;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-      if (lives(Number(readFileSync(path, 'utf8')))) return false;
+      const pid = Number(readFileSync(path, 'utf8'));
+      if (pid === process.pid ? held.has(path) : lives(pid)) return false;
       rmSync(path, { force: true });
     }
   }

@@ -9,6 +9,9 @@ export interface EmbedFlags {
   readonly pairs: boolean;
 }
 
+/** The vectors themselves take as long as the relay gives them. */
+const INFO_BOUND_MS = 10_000;
+
 /**
  * Asks the relay for vectors of texts. One text's is printed as numbers; of several how alike each two are (cosines), or with
  * `--json` the vectors; of a classifier, or of pairs, the scores.
@@ -22,7 +25,7 @@ export async function embed(
   const client = await connectScheduler(relay);
   try {
     const options = { ...(signal ? { signal } : {}) };
-    const { numLabels, id2labelJson } = await client.getModelInfo({}, options);
+    const { numLabels, id2labelJson } = await client.getModelInfo({}, { ...options, timeoutMs: INFO_BOUND_MS });
     const answer = await client.embed({ texts: [...texts], isCrossEncoder: pairs }, options);
     if (answer.response.case !== 'complete') throw new CliError('the relay answered without a result.');
     const { embedding, promptTokens, embeddingDim, batchEmbeddings } = answer.response.value;

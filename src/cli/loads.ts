@@ -53,7 +53,7 @@ export function loadsTable(all: readonly SchedulerLoad[]): string {
   if (all.length === 0) return 'No node is attached.\n';
   const columns = [...COLUMNS, ...COLUMNS_OF_SOME.filter(([, value]) => all.some((load) => value(load) !== UNKNOWN))];
   const rows = [columns.map(([name]) => name), ...all.map((load) => columns.map(([, value]) => value(load)))];
-  const widths = COLUMNS.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const widths = columns.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
   return rows.map((row) => `${row.map((cell, i) => cell.padStart(widths[i]!)).join('  ')}\n`).join('');
 }
 
