@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { readFile } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { CheckpointError } from '../../checkpoint/checkpoint.ts';
 import { parsePeftConfig } from '../../checkpoint/peft-config.ts';
@@ -13,6 +13,7 @@ const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
 /** Of both files. */
 const MAX_BYTES = 2 ** 30;
+const MAX_CONFIG_BYTES = 2 ** 20;
 
 /** A PEFT adapter as it lies on this disk. */
 export interface AdapterFolder {
@@ -27,6 +28,14 @@ export interface AdapterFolder {
 export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
   const folder = resolve(path);
   try {
+    // Before a byte is read: the config is read as a whole, and hashing what is too large takes as long as it is.
+    const sizes = await Promise.all([CONFIG, WEIGHTS].map(async (name) => (await stat(join(folder, name))).size));
+    const [configBytes = 0, weightBytes = 0] = sizes;
+    if (configBytes > MAX_CONFIG_BYTES)
+      throw invalid('lora_path', `must hold an ${CONFIG} of at most ${MAX_CONFIG_BYTES} bytes, got ${configBytes}.`);
+    const bytes = configBytes + weightBytes;
+    if (bytes > MAX_BYTES)
+      throw invalid('lora_path', `must hold an adapter of at most ${MAX_BYTES} bytes, got ${bytes}.`);
     const { ownRank: rank } = parsePeftConfig(await readFile(join(folder, CONFIG), 'utf8'), CONFIG);
     await withDiskSource(join(folder, WEIGHTS), openSafetensors);
     const files: SentFile[] = [];
@@ -35,9 +44,6 @@ export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
       const { size, sha256 } = await hashFile(file);
       files.push({ name, path: file, size, sha256 });
     }
-    const bytes = files.reduce((sum, { size }) => sum + size, 0);
-    if (bytes > MAX_BYTES)
-      throw invalid('lora_path', `must hold an adapter of at most ${MAX_BYTES} bytes, got ${bytes}.`);
     const digest = createHash('sha256').update(files.map(({ sha256 }) => sha256).join('\n'));
     return { digest: digest.digest('hex'), rank, files };
   } catch (error) {

@@ -30,3 +30,12 @@ test('an adapter that it was asked to forget meanwhile is none that it holds, ho
   await again;
   expect(adapters.holds('a')).toBe(true);
 });
+
+test('once its session is over nothing is sent any more, and nobody waits for an answer', async () => {
+  const { adapters, sent } = open();
+  const loading = adapters.load(ADAPTER);
+  adapters.clear();
+  expect(await loading).toBeUndefined();
+  expect([await adapters.load(ADAPTER), await adapters.unload('a')]).toEqual([undefined, undefined]);
+  expect(sent.length).toBe(1);
+});

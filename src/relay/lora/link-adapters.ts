@@ -1,6 +1,6 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
 import type { AdapterDone, NodeCommandSchema } from '../../contract/gen/node_relay_pb.ts';
-import { PendingAnswers } from '../pending-answers.ts';
+import { type Asked, PendingAnswers } from '../pending-answers.ts';
 import type { ServedAdapter } from './served-adapters.ts';
 
 type Command = NonNullable<MessageInitShape<typeof NodeCommandSchema>['command']>;
@@ -13,6 +13,7 @@ export class LinkAdapters {
   private readonly pending = new PendingAnswers<AdapterDone>('adapter');
   private readonly send: (command: Command) => void;
   private readonly changed: () => void;
+  private over = false;
 
   /** `changed` is called once it holds another. */
   constructor(send: (command: Command) => void, changed: () => void) {
@@ -27,7 +28,7 @@ export class LinkAdapters {
 
   /** Undefined: its session ended first, or it owes too many answers. */
   async load(adapter: ServedAdapter): Promise<AdapterDone | undefined> {
-    const asked = this.pending.ask();
+    const asked = this.ask();
     if (!asked) return undefined;
     const { id: loraId, digest } = adapter;
     this.wanted.set(loraId, adapter);
@@ -43,7 +44,7 @@ export class LinkAdapters {
 
   /** Nothing that needs it goes there any more, whatever the node answers. */
   async unload(loraId: string): Promise<AdapterDone | undefined> {
-    const asked = this.pending.ask();
+    const asked = this.ask();
     this.wanted.delete(loraId);
     this.loaded.delete(loraId);
     if (!asked) return undefined;
@@ -56,10 +57,15 @@ export class LinkAdapters {
     this.pending.answer(answer.requestId, answer);
   }
 
-  /** The session is over. */
+  /** The session is over: nothing is answered any more. */
   clear(): void {
+    this.over = true;
     this.wanted.clear();
     this.loaded.clear();
     this.pending.clear();
+  }
+
+  private ask(): Asked<AdapterDone> | undefined {
+    return this.over ? undefined : this.pending.ask();
   }
 }

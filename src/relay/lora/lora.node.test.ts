@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
@@ -146,6 +146,17 @@ test('a request whose adapter no node could load is told so', async () => {
     status.UNAVAILABLE,
     'No node could load the adapter that lora_id names.',
   ]);
+});
+
+test('what is too large is refused by its size, before it is read', async () => {
+  const on = await start({ maxLoras: 1 });
+  const large = join(home, 'large');
+  cpSync(folder, large, { recursive: true });
+  // Holes: on the disk these take no room.
+  truncateSync(join(large, 'adapter_model.safetensors'), 2 ** 30);
+  expect((await refusal(load(on, { loraPath: large }))).details).toContain('lora_path must hold an adapter of at most');
+  truncateSync(join(large, 'adapter_config.json'), 2 ** 20 + 1);
+  expect((await refusal(load(on, { loraPath: large }))).details).toContain('adapter_config.json of at most');
 });
 
 test('what is no adapter is refused by name, and all of it without --max-loras', async () => {

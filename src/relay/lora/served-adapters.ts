@@ -102,18 +102,20 @@ export class ServedAdapters {
       if (rank && rank !== adapter.rank)
         throw invalid('rank', `must be 0 or the ${adapter.rank} of the adapter's files.`);
       this.byId.set(id, adapter);
-      const { done, failed } = await this.everywhere((link) => link.adapters.load(adapter));
+      const { done, failed, late } = await this.everywhere((link) => link.adapters.load(adapter));
       if (done === 0 && failed.length > 0) {
         this.byId.delete(id);
         // One that was out of reach, or came meanwhile, may load it yet.
         for (const link of this.links()) void link.adapters.unload(id);
         throw failed[0];
       }
-      this.log.info({ lora: name, digest: adapter.digest, nodes: done, failed: failed.length }, 'adapter loaded');
-      if (done === 0) return 'No node is serving: those that come load it.';
-      return failed.length > 0
-        ? `${failed.length} of ${done + failed.length} nodes could not load it: ${failed[0]!.message}`
-        : '';
+      this.log.info({ lora: name, digest: adapter.digest, nodes: done, failed: failed.length, late }, 'adapter loaded');
+      if (done + late === 0) return 'No node is serving: those that come load it.';
+      const asked = done + failed.length + late;
+      return [
+        ...(failed.length > 0 ? [`${failed.length} of ${asked} nodes could not load it: ${failed[0]!.message}`] : []),
+        ...(late > 0 ? [`${late} of ${asked} nodes did not answer within ${ANSWER_MS / 1000} s.`] : []),
+      ].join(' ');
     } finally {
       this.busy.delete(id);
     }
@@ -129,9 +131,10 @@ export class ServedAdapters {
     this.busy.set(adapter.id, adapter.name);
     this.byId.delete(adapter.id);
     try {
-      const { failed } = await this.everywhere((link) => link.adapters.unload(adapter.id));
-      this.log.info({ lora: adapter.name, failed: failed.length }, 'adapter unloaded');
-      return failed.length > 0 ? `${failed.length} nodes are not done with it: ${failed[0]!.message}` : '';
+      const { failed, late } = await this.everywhere((link) => link.adapters.unload(adapter.id));
+      this.log.info({ lora: adapter.name, failed: failed.length, late }, 'adapter unloaded');
+      const why = failed[0]?.message ?? `no answer within ${ANSWER_MS / 1000} s`;
+      return failed.length + late > 0 ? `${failed.length + late} nodes are not done with it: ${why}` : '';
     } finally {
       this.busy.delete(adapter.id);
     }
@@ -149,15 +152,16 @@ export class ServedAdapters {
     }
   }
 
+  /** `late`: nodes that took longer than they may. One whose session ended first is not counted. */
   private async everywhere(ask: (link: AdapterLink) => Promise<AdapterDone | undefined>) {
     // Those out of reach are told once they are back, and not waited for.
     const asked = this.links().map((link) => ({ serving: link.serving, answer: ask(link) }));
     const awaited = asked.filter(({ serving }) => serving).map(({ answer }) => within(ANSWER_MS, answer));
     const answers = await Promise.all(awaited);
-    const failed = answers.flatMap((answer) =>
-      answer && answer.code !== 0 ? [refusalOf(answer.code, answer.message)] : [],
-    );
-    return { done: answers.filter((answer) => answer?.code === 0).length, failed };
+    const told = answers.flatMap((answer) => (answer === undefined || answer === 'late' ? [] : answer));
+    const failed = told.filter(({ code }) => code !== 0).map(({ code, message }) => refusalOf(code, message));
+    const late = answers.filter((answer) => answer === 'late').length;
+    return { done: told.length - failed.length, failed, late };
   }
 }
 
@@ -168,11 +172,10 @@ function noAdapters(): ContractError {
   );
 }
 
-/** Undefined where it takes longer. */
-async function within<T>(ms: number, work: Promise<T | undefined>): Promise<T | undefined> {
+async function within<T>(ms: number, work: Promise<T>): Promise<T | 'late'> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), ms);
+  const late = new Promise<'late'>((resolve) => {
+    timer = setTimeout(() => resolve('late'), ms);
   });
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
