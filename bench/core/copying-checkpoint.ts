@@ -12,7 +12,7 @@ import { randomCheckpoint } from './random-checkpoint.ts';
 export function copyingCheckpoint(name: string, config: ModelConfig, cycle: number): Checkpoint {
   const inner = randomCheckpoint(name, config, 'F32');
   const { config: described, names } = describeDecoder(config);
-  const { layers, hiddenSize } = plainDecoder(described);
+  const { layers, hiddenSize, vocabSize } = plainDecoder(described);
   const added = new Set<string>();
   for (let layer = 0; layer < layers; layer++) {
     const { attentionOutput, feedForward } = names.layer(layer);
@@ -30,22 +30,25 @@ export function copyingCheckpoint(name: string, config: ModelConfig, cycle: numb
       const rows = Math.ceil((from + length) / rowBytes) - first;
       const bytes = new Uint8Array(rows * rowBytes);
       for (let i = 0; i < rows; i++) {
-        bytes.set(await inner.read(embedding, idBefore(first + i, cycle) * rowBytes, rowBytes), i * rowBytes);
+        const before = idBefore(first + i, cycle, vocabSize);
+        bytes.set(await inner.read(embedding, before * rowBytes, rowBytes), i * rowBytes);
       }
       return bytes.subarray(from - first * rowBytes, from - first * rowBytes + length);
     },
   };
 }
 
-/** Rounds are ids 0 … cycle − 1, then the next as many; the last one may be shorter, and then ends with itself. */
+/** Rounds are ids 0 … cycle − 1, then the next as many; this one is for ids of whole rounds. */
 export function idAfter(id: number, cycle: number): number {
   const first = Math.floor(id / cycle) * cycle;
   return first + ((id - first + 1) % cycle);
 }
 
-function idBefore(id: number, cycle: number): number {
+/** The vocabulary's last round may be shorter. */
+function idBefore(id: number, cycle: number, vocabSize: number): number {
   const first = Math.floor(id / cycle) * cycle;
-  return first + ((id - first + cycle - 1) % cycle);
+  const length = Math.min(cycle, vocabSize - first);
+  return first + ((id - first + length - 1) % length);
 }
 
 /**

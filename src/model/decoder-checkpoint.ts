@@ -1,9 +1,7 @@
 import { type Checkpoint, CheckpointError, type TensorInfo } from '../checkpoint/checkpoint.ts';
 import type { Architecture, DecoderNames, MatrixName, NormName, ProductName } from './architecture.ts';
 import type { DecoderConfig } from './decoder-config.ts';
-
-/** Tensors that an error names. */
-const MOST_NAMED = 5;
+import { refuseUnused } from './refuse-unused.ts';
 
 /**
  * A checkpoint with the names that `architecture` gives and no other: files of a model without its head leave out the
@@ -15,9 +13,10 @@ export function decoderCheckpoint(
   architecture: Architecture,
   config: DecoderConfig,
 ): Checkpoint {
-  const wanted = tensorsOf(architecture.tensorNames(config), config);
+  const names = architecture.tensorNames(config);
+  const wanted = tensorsOf(names, config);
   const { prefix, buffers } = architecture;
-  const head = architecture.tensorNames(config).head.tensor;
+  const head = names.head.tensor;
   const tensors = new Map<string, TensorInfo>();
   const originals = new Map<string, TensorInfo>();
   const unused: string[] = [];
@@ -35,13 +34,7 @@ export function decoderCheckpoint(
       unused.push(stored);
     }
   }
-  if (unused.length > 0) {
-    const named = unused.slice(0, MOST_NAMED).join(', ');
-    const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
-    throw new CheckpointError(
-      `${checkpoint.name}: ${config.architecture} of this config has no tensors ${named}${more}`,
-    );
-  }
+  refuseUnused(checkpoint.name, config.architecture, unused);
   return {
     name: checkpoint.name,
     tensors,

@@ -36,13 +36,19 @@ export function encoderLimits(config: EncoderConfig, sizes: EncoderSizes, bindin
   const contextLength = Math.min(config.contextLength, maxLength);
   const { hiddenSize, intermediateSize, vocabSize, tokenTypes } = config;
   const widest = 16 * Math.max(rowWords(3 * hiddenSize), rowWords(intermediateSize));
-  let rows = Math.max(maxRows, contextLength);
+  const wanted = Math.max(maxRows, contextLength);
+  let rows = wanted;
   const fits = () =>
     rows * widest <= bindingLimit &&
     kvBytes(config, rows, maxSequences) <= bindingLimit &&
     encoderScratchBytes(config, rows, maxSequences) <= scratchBytes;
-  while (rows >= BLOCK_TOKENS && !fits()) rows -= BLOCK_TOKENS;
-  if (rows < BLOCK_TOKENS) throw new RangeError(`activations of ${BLOCK_TOKENS} ids are over ${scratchBytes} bytes`);
+  while (rows > 0 && !fits()) rows -= BLOCK_TOKENS;
+  const least = Math.min(BLOCK_TOKENS, wanted);
+  if (rows < least) {
+    throw new RangeError(
+      `activations of ${least} ids are over ${scratchBytes} bytes, or one buffer of them over the binding limit of ${bindingLimit} bytes`,
+    );
+  }
   return {
     ...{ maxSequences, contextLength, vocabSize, tokenTypes },
     maxRows: Math.min(rows, maxRows),

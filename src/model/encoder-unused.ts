@@ -1,9 +1,7 @@
-import { type Checkpoint, CheckpointError } from '../checkpoint/checkpoint.ts';
+import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import type { EncoderNames } from './encoder-names.ts';
-
-/** Tensors that an error names. */
-const MOST_NAMED = 5;
+import { refuseUnused } from './refuse-unused.ts';
 
 /** What published files hold beside an encoder: its places' numbers, and heads of what it was trained by. */
 const BESIDE = /(^|\.)(position_ids|token_type_ids|pooler\.dense\.(weight|bias)|cls\..+|lm_head\..+)$/;
@@ -16,11 +14,7 @@ export function checkUnused(checkpoint: Checkpoint, names: EncoderNames, config:
   const layers = Array.from({ length: config.layers }, (_, index) => names.layer(index));
   const wanted = new Set(namesIn([names, layers]));
   const unused = [...checkpoint.tensors.keys()].filter((name) => !wanted.has(name) && !BESIDE.test(name));
-  if (unused.length === 0) return;
-  const more = unused.length > MOST_NAMED ? ` and ${unused.length - MOST_NAMED} more` : '';
-  throw new CheckpointError(
-    `${checkpoint.name}: ${config.architecture} of this config has no tensors ${unused.slice(0, MOST_NAMED).join(', ')}${more}`,
-  );
+  refuseUnused(checkpoint.name, config.architecture, unused);
 }
 
 function namesIn(value: unknown): string[] {

@@ -84,4 +84,8 @@ test('what is taken follows from the memory there is', () => {
   expect(encoderLimits(read, { ...options, scratchBytes: 1 << 30, maxLength: 100 }, 1 << 27)).toMatchObject({
     ...{ contextLength: 100, longest: 100, maxRows: 512 },
   });
+  // Fewer than a block of ids, because nobody asks for more.
+  const short = { ...options, scratchBytes: 1 << 30, maxLength: 8, maxRows: 8 };
+  expect(encoderLimits(read, short, 1 << 27)).toMatchObject({ longest: 8, maxRows: 8 });
+  expect(() => encoderLimits(read, short, 1 << 10)).toThrow(/binding limit of 1024 bytes/);
 });

@@ -12,7 +12,7 @@ export interface LayerScratch {
   readonly attended: GPUBuffer;
   /** Of layers whose q, k, v don't come out of their product as attention takes them. */
   readonly qkv: GPUBuffer | undefined;
-  /** What down multiplies, of dense networks. */
+  /** What down multiplies, of dense networks: rows of the layer's own size, in room for the largest. */
   readonly gated: GPUBuffer | undefined;
   /** Of networks whose activation isn't the finish of a product. */
   readonly inner: GPUBuffer | undefined;

@@ -98,7 +98,7 @@ export class ConfigKeys {
     return this.failOf(key, `; known: ${Object.keys(ACTIVATIONS).join(', ')}`);
   }
 
-  /** Refuses every value but `served`, and absence. */
+  /** Refuses every value but those `served`; the key may be absent or null. */
   only(key: string, ...served: readonly unknown[]): void {
     const value = this.get(key);
     if (value === undefined || value === null || served.includes(value)) return;

@@ -37,6 +37,7 @@ export const QWEN3: Architecture = {
       })),
       tiedHead: keys.flag('tie_word_embeddings', false),
     });
+    // Files may say so; the reference has its norms always.
     keys.only('use_qk_norm', true);
     keys.refuseOthers();
     return decoder;
