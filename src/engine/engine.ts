@@ -19,7 +19,6 @@ import { Scheduler } from './scheduler.ts';
 import { Sequence } from './sequence.ts';
 import { SequenceEnds } from './sequence-ends.ts';
 import { type Speculating, Speculation } from './speculation.ts';
-import { rowsOf } from './step-drafts.ts';
 import { StepResults } from './step-results.ts';
 import { type StepOutcome, StepsInFlight } from './steps-in-flight.ts';
 import { Stops } from './stops.ts';
@@ -277,9 +276,9 @@ export class Engine {
       this.#ends.failAll(sequences, 'internal', `the step was refused: ${outcome.refused}`);
       return;
     }
-    const rows = rowsOf(plan.wanted.map(({ sequence }) => sequence));
+    const repeatable = plan.wanted.every(({ sequence }) => sequence.repeatable);
     const tokens = this.#results.take(plan, outcome.rows);
-    const ms = this.#times.took(outcome.step, rows.repeatable, tokens, endedAt);
+    const ms = this.#times.took(outcome.step, repeatable, tokens, endedAt);
     throttle?.took(ms);
     const { decodeRows, draftRows, prefillRows } = plan;
     const steps = plan.batch.repeat ?? 1;

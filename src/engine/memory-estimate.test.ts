@@ -89,6 +89,17 @@ test('gives windowed layers as much as their windows take, and what is left to t
   expect(kv({})).toBe(tokenBytes * 30 * 2 * 8192);
 });
 
+test('counts the positions that windows slide through, not those that the pool holds at once', () => {
+  const scratch = (more: object, kvBytes: number) =>
+    estimateMemory({ bases: [], config: { ...config, ...more }, tensors }, 'none', { kvBytes, maxRunning: 2 })!
+      .scratchBytes;
+  const mistral = { architectures: ['MistralForCausalLM'] };
+  const blocks = 100 * 16 * 30 * 2 * 3 * 64 * 4;
+  const whole = scratch({ ...mistral, sliding_window: null }, 1e12);
+  expect(scratch({ ...mistral, sliding_window: 512 }, blocks)).toBe(whole);
+  expect(scratch({ ...mistral, sliding_window: null }, blocks)).toBeLessThan(whole);
+});
+
 test('reads the keys of GPT-2 and of encoders, which have no KV', () => {
   const gpt2 = { architectures: ['GPT2LMHeadModel'], model_type: 'gpt2', vocab_size: 50_257 };
   const about = { ...gpt2, n_embd: 768, n_head: 12, n_layer: 12, n_positions: 1024 };
@@ -96,6 +107,13 @@ test('reads the keys of GPT-2 and of encoders, which have no KV', () => {
   expect(estimateMemory({ bases: [], config: about, tensors }, 'none', roomy)!.kvBytes).toBe(
     2 * 1024 * 12 * 2 * 768 * 4,
   );
+  // Of these the first is its learned positions, which stay floats; the other's numbers have four bits and a scale.
+  const floats = [
+    { dtype: 'F32', shape: [1024, 768], count: 1 },
+    { dtype: 'F32', shape: [768, 768], count: 1 },
+  ];
+  const q4 = estimateMemory({ bases: [], config: about, tensors: floats }, 'q4', roomy)!;
+  expect(q4.weightBytes).toBe(1024 * 768 * 4 + (768 * 768) / 2 + (768 * 768) / 8);
   const { num_key_value_heads: _, tie_word_embeddings: __, ...sizes } = config;
   const bert = { ...sizes, architectures: ['BertModel'], model_type: 'bert' };
   const read = (kvBytes: number) =>

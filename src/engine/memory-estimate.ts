@@ -16,7 +16,7 @@ import { encoderLimits, encoderScratchBytes } from '../model/encoder-limits.ts';
 import { findEncoder } from '../model/encoders.ts';
 import { expertsBytes } from '../model/experts.ts';
 import { ggmlQuantFormat, isGgmlQuantType } from '../model/ggml-quants.ts';
-import { blockBytes, type KvGroup, kvGroups, poolBlocks } from '../model/kv-layout.ts';
+import { blockBytes, type KvGroup, kvGroupLimits, kvGroups, poolBlocks, servedPositions } from '../model/kv-layout.ts';
 import { BLOCK_TOKENS } from '../model/runner.ts';
 import type { EngineBudget } from './engine-budget.ts';
 import { EMBED_ROWS, EMBED_SEQUENCES, MAX_ROWS } from './engine-defaults.ts';
@@ -48,7 +48,9 @@ export function estimateMemory(
       counts.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0);
     if (encoder) return { weightBytes: weights(tensors), kvBytes: 0, scratchBytes: encoderBytes(encoder, budget) };
     const { config: decoder, names } = describeDecoder(config);
-    return { weightBytes: weights(withoutTiedHead(tensors, decoder)), ...decoderBytes(decoder, names, budget) };
+    const weightBytes =
+      weights(withoutTiedHead(tensors, decoder)) + unquantisedPositions(tensors, decoder, quantisation);
+    return { weightBytes, ...decoderBytes(decoder, names, budget) };
   } catch (error) {
     if (error instanceof CheckpointError) return undefined;
     throw error;
@@ -59,6 +61,16 @@ export function estimateMemory(
 function withoutTiedHead(tensors: readonly TensorCount[], { tiedHead, vocabSize, hiddenSize }: DecoderConfig) {
   const isHead = ({ shape }: TensorCount) => shape.join() === [vocabSize, hiddenSize].join();
   return tiedHead ? tensors.map((tensor) => (isHead(tensor) ? { ...tensor, count: 1 } : tensor)) : tensors;
+}
+
+/** What learned positions, which are loaded as they are, take beyond what others of their shape do. */
+function unquantisedPositions(
+  tensors: readonly TensorCount[],
+  { learnedPositions, hiddenSize }: DecoderConfig,
+  quantisation: ManifestQuantisation,
+): number {
+  const positions = tensors.find(({ shape }) => shape.join() === [learnedPositions, hiddenSize].join());
+  return positions ? tensorBytes(positions, 'none') - tensorBytes(positions, quantisation) : 0;
 }
 
 /** Activations of the ids that an embedder takes at once, within its budget; of a few where even these don't fit. */
@@ -81,7 +93,7 @@ function decoderBytes(
   const maxKvBlocks = maxRunning * Math.ceil(contextLength / BLOCK_TOKENS);
   const pools = poolsWithin(groups, { kvBudgetBytes: kvBytes, maxKvBlocks, maxRows: rows, maxSequences: maxRunning });
   const poolBytes = groups.reduce((sum, group, g) => sum + pools[g]! * group.layers.length * blockBytes(group), 0);
-  const positions = Math.min(contextLength, pools[0]! * BLOCK_TOKENS);
+  const positions = servedPositions(kvGroupLimits(groups, pools), contextLength);
   const splitBytes = maxRunning * Math.ceil(positions / SPLIT_KEYS) * splitItemBytes({ heads, headSize });
   const inner = layers.map(({ feedForward }) =>
     feedForward.kind === 'experts' ? expertsBytes(hiddenSize, feedForward, rows) : 4 * rows * 2 * feedForward.size,

@@ -155,7 +155,7 @@ export class Scheduler {
     }
     // A later sequence may have taken an earlier one's place, or the block that another was to copy.
     const decodes = decoding.filter((sequence) => sequence.slot >= 0 && sequence.decodes);
-    const drafts = leftOut || this.#prefilling ? undefined : this.#drafts?.choose(decodes, room);
+    const drafts = leftOut || !this.#drafts || this.#prefilling ? undefined : this.#drafts.choose(decodes, room);
     const repeat = leftOut || drafts ? 1 : this.#repeats(decodes);
     const step = new StepBuilder(this.#usedSlots);
     for (const sequence of decodes) {

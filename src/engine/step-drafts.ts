@@ -75,6 +75,6 @@ export class StepDrafts {
 }
 
 /** Of a step that these decode in. */
-export function rowsOf(decodes: readonly Sequence[]): DecodeRows {
+function rowsOf(decodes: readonly Sequence[]): DecodeRows {
   return { sequences: decodes.length, repeatable: decodes.every((sequence) => sequence.repeatable) };
 }
