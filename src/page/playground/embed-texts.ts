@@ -6,8 +6,10 @@ import { viewerAccess } from '../viewer-access.ts';
 
 const BOUND_MS = 120_000;
 
-/** A text, or two, a line each. */
-export const lines = signal('The cat sat on the mat.\nA dog ran over the lawn.');
+/** Two texts, a line each, to begin with. */
+const EXAMPLE = 'The cat sat on the mat.\nA dog ran over the lawn.';
+
+export const lines = signal(EXAMPLE);
 export const asking = signal(false);
 export const problem = signal<string | undefined>(undefined);
 
@@ -21,6 +23,19 @@ export interface Embedded {
 
 export const embedded = signal<Embedded | undefined>(undefined);
 
+/** What is asked just now. */
+let asked: AbortController | undefined;
+
+/** What was asked is nobody else's to read. */
+export function forgetTexts(): void {
+  asked?.abort();
+  asked = undefined;
+  lines.value = EXAMPLE;
+  asking.value = false;
+  problem.value = undefined;
+  embedded.value = undefined;
+}
+
 /** Asks the relay for the vectors of the lines that are there. */
 export async function embedLines(): Promise<void> {
   const texts = lines.value
@@ -28,20 +43,24 @@ export async function embedLines(): Promise<void> {
     .map((line) => line.trim())
     .filter((line) => line !== '');
   if (asking.value || texts.length === 0) return;
+  const own = new AbortController();
+  asked = own;
   asking.value = true;
   problem.value = undefined;
   try {
     const fetch = viewerAccess().ask;
     const transport = createGrpcWebTransport({ baseUrl: location.origin, fetch });
-    const { response } = await createClient(SglangScheduler, transport).embed({ texts }, { timeoutMs: BOUND_MS });
+    const client = createClient(SglangScheduler, transport);
+    const { response } = await client.embed({ texts }, { timeoutMs: BOUND_MS, signal: own.signal });
+    if (asked !== own) return;
     if (response.case !== 'complete') throw new Error('The relay answered without a result.');
     const { embedding, batchEmbeddings, promptTokens } = response.value;
     const vectors = batchEmbeddings.length > 0 ? batchEmbeddings.map(({ values }) => values) : [embedding];
     embedded.value = { texts, vectors, promptTokens };
   } catch (error) {
-    problem.value = ConnectError.from(error).rawMessage;
+    if (asked === own) problem.value = ConnectError.from(error).rawMessage;
   } finally {
-    asking.value = false;
+    if (asked === own) asking.value = false;
   }
 }
 

@@ -6,6 +6,7 @@ import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
 import type { RelayAccess } from '../../node/relay-access.ts';
 import { viewerAccess, viewerToken } from '../viewer-access.ts';
 import { Completion } from './completion.ts';
+import { forgetTexts } from './embed-texts.ts';
 import { DEFAULT_FIELDS, FieldError, type Fields, requestOf } from './fields.ts';
 import { openTokenizer, type PlaygroundModel, type VectorModel } from './open-tokenizer.ts';
 
@@ -104,6 +105,7 @@ function anotherViewer(forget: boolean): void {
     fault.value = undefined;
     fields.value = DEFAULT_FIELDS;
     unreadable.clear();
+    forgetTexts();
   });
 }
 
