@@ -42,6 +42,12 @@ afterAll(() => rmSync(home, { recursive: true }));
 /** A relay that serves embeddings, with a node where it says so. */
 const embeds = (options = {}) => start({ model: embedder, ...options });
 
+test('LoRA adapters beside a model of vectors are refused when the relay starts', async () => {
+  for (const options of [{ maxLoras: 1 }, { maxLoras: 1, loras: [{ name: 'a', path: home }] }]) {
+    await expect(embeds(options)).rejects.toThrow('--lora and --max-loras need a model that generates text');
+  }
+});
+
 describe('a vector', () => {
   test('comes in both forms at once', async () => {
     const on = await embeds();

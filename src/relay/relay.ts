@@ -119,8 +119,8 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   );
   const room = { most: settings.maxLoras, maxRank: settings.maxLoraRank };
   const adapters = new ServedAdapters(room, () => fleet.links, log);
-  if (model.task !== 'generate' && (options.loras ?? []).length > 0) {
-    throw new RangeError(`--lora needs a model that generates text: ${model.name} does not.`);
+  if (model.task !== 'generate' && (room.most > 0 || (options.loras ?? []).length > 0)) {
+    throw new RangeError(`--lora and --max-loras need a model that generates text: ${model.name} does not.`);
   }
   for (const { name, path } of options.loras ?? []) await adapters.load({ name, path, id: '', pinned: true });
   const running = new RunningSettings(settings, log);
