@@ -6,7 +6,7 @@ import type { EmbedInput, ModelLimits, NormalisedRequest } from './normalised-re
 import { MAX_RESPONSE_BYTES } from './response-size.ts';
 
 /** Texts of one request that are served; a pair counts as one. */
-export const MAX_TEXTS = 128;
+const MAX_TEXTS = 128;
 /** UTF-16 units of all texts of a request: what tokenising them takes is the relay's own time. */
 const MAX_TEXTS_LENGTH = 65_536;
 /** UTF-16 units of one text, or pair, which holds up all else meanwhile: of the worst tokenizers' worst text some 200 ms. */
