@@ -127,6 +127,16 @@ describe('the prefix cache', () => {
     expect(kv.takeCopies()).toEqual([]);
   });
 
+  it('forgets a context of 131,072 tokens', () => {
+    const kv = new KvCache([{ blocks: 8_192 }], on);
+    const ids = Array.from({ length: 8_192 * BLOCK_TOKENS }, (_, i) => i);
+    runThrough(kv, ids);
+    expect(kv.match(KEY, ids).path).toHaveLength(8_191);
+    kv.forget(KEY);
+    expect(kv.match(KEY, ids).tokens).toBe(0);
+    expect(kv.free()).toBe(8_192);
+  });
+
   it('forgets a copy whose sequence gives its blocks back before it is made', () => {
     const kv = new KvCache([{ blocks: 4 }], on);
     const ids = Array.from({ length: 24 }, (_, i) => i);

@@ -180,17 +180,16 @@ export class PrefixCache {
   forget(root: string): void {
     const top = this.#roots.get(root);
     if (top === undefined) return;
-    this.#forgetBelow(top);
+    // Children before their parents. A long context is a chain of thousands: too deep to follow by calls.
+    for (const node of [...nodesBelow([top])].reverse()) {
+      if (node.children.length === 0 && node.locks === 0) this.#remove(node);
+    }
     if (top.children.length === 0) this.#roots.delete(root);
   }
 
-  /** Every node, for checks: parents before children. */
-  *nodes(): Generator<CacheNode> {
-    const open = [...this.#roots.values()].flatMap((root) => root.children);
-    for (let node = open.pop(); node; node = open.pop()) {
-      yield node;
-      open.push(...node.children);
-    }
+  /** Every node: parents before children. */
+  nodes(): Generator<CacheNode> {
+    return nodesBelow(this.#roots.values());
   }
 
   #isWindowed(group: number): boolean {
@@ -226,13 +225,6 @@ export class PrefixCache {
     this.#blocks[group]!--;
     this.#unseen[group]!.delete(node);
     this.#release(group, block);
-  }
-
-  #forgetBelow(node: CacheNode): void {
-    for (const child of [...node.children]) {
-      this.#forgetBelow(child);
-      if (child.children.length === 0 && child.locks === 0) this.#remove(child);
-    }
   }
 
   #remove(node: CacheNode): void {
@@ -272,5 +264,14 @@ export class PrefixCache {
       this.#remove(oldest);
       if (parent && parent.id >= 0 && parent.children.length === 0 && parent.locks === 0) insertByUse(leaves, parent);
     }
+  }
+}
+
+/** Parents before children. */
+function* nodesBelow(roots: Iterable<CacheNode>): Generator<CacheNode> {
+  const open = [...roots].flatMap(({ children }) => children);
+  for (let node = open.pop(); node; node = open.pop()) {
+    yield node;
+    open.push(...node.children);
   }
 }
