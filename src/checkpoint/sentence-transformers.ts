@@ -1,4 +1,5 @@
 import { CheckpointError } from './checkpoint.ts';
+import { MODULES_FILE } from './model-task.ts';
 
 /** How hidden states become one vector: their mean, the first one, the last one, or the largest number of each column. */
 export type PoolingKind = 'mean' | 'cls' | 'last' | 'max';
@@ -15,7 +16,6 @@ export interface PoolingConfig {
 /** Reads a file of the model's folder; undefined where there is none. */
 export type ReadText = (name: string) => Promise<string | undefined>;
 
-const MODULES = 'modules.json';
 const SETTINGS = 'sentence_bert_config.json';
 
 /** Ways of pooling by their names, before and since version 5 of sentence-transformers. */
@@ -32,31 +32,32 @@ const MODES: Readonly<Record<string, PoolingKind>> = { cls: 'cls', mean: 'mean',
  * CheckpointError naming file and key, also for a module or a setting that is not served.
  */
 export async function readPooling(readText: ReadText, hiddenSize: number): Promise<PoolingConfig | undefined> {
-  const text = await readText(MODULES);
+  const text = await readText(MODULES_FILE);
   if (text === undefined) return undefined;
-  const modules = parse(text, MODULES);
-  if (!Array.isArray(modules)) return fail(MODULES, 'it is no list of modules');
+  const modules = parse(text, MODULES_FILE);
+  if (!Array.isArray(modules)) return fail(MODULES_FILE, 'it is no list of modules');
   let kind: PoolingKind | undefined;
   let normalised = false;
   for (const [i, module] of modules.entries()) {
     const { type, path } = (module ?? {}) as { readonly type?: unknown; readonly path?: unknown };
-    if (typeof type !== 'string' || typeof path !== 'string') return fail(MODULES, `module ${i} has no type and path`);
+    if (typeof type !== 'string' || typeof path !== 'string')
+      return fail(MODULES_FILE, `module ${i} has no type and path`);
     const name = type.split('.').at(-1)!;
     if (name === 'Transformer' && i === 0) {
-      if (path !== '') fail(MODULES, `the model lies in ${path}; one in the folder itself is read`);
+      if (path !== '') fail(MODULES_FILE, `the model lies in ${path}; one in the folder itself is read`);
     } else if (name === 'Pooling' && i === 1) {
       kind = await readKind(readText, path === '' ? 'config.json' : `${path}/config.json`, hiddenSize);
     } else if (name === 'Normalize' && i === 2 && modules.length === 3) normalised = true;
-    else fail(MODULES, `module ${i} is ${type}; Transformer, Pooling and Normalize are served, in this order`);
+    else fail(MODULES_FILE, `module ${i} is ${type}; Transformer, Pooling and Normalize are served, in this order`);
   }
-  if (kind === undefined) return fail(MODULES, 'it has no Pooling');
+  if (kind === undefined) return fail(MODULES_FILE, 'it has no Pooling');
   const maxLength = await readMaxLength(readText);
   return { kind, normalised, ...(maxLength === undefined ? {} : { maxLength }) };
 }
 
 async function readKind(readText: ReadText, file: string, hiddenSize: number): Promise<PoolingKind> {
   const text = await readText(file);
-  if (text === undefined) return fail(MODULES, `it names ${file}, which is missing`);
+  if (text === undefined) return fail(MODULES_FILE, `it names ${file}, which is missing`);
   const config = parseObject(text, file);
   const kinds: PoolingKind[] = [];
   for (const [key, value] of Object.entries(config)) {

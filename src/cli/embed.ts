@@ -56,7 +56,7 @@ function similarities(vectors: readonly (readonly number[])[]): string {
   return vectors.map((row) => `${vectors.map((other) => cosine(row, other).toFixed(4)).join(' ')}\n`).join('');
 }
 
-export function cosine(a: readonly number[], b: readonly number[]): number {
+function cosine(a: readonly number[], b: readonly number[]): number {
   const lengths = Math.hypot(...a) * Math.hypot(...b);
   return lengths === 0 ? 0 : a.reduce((sum, value, at) => sum + value * b[at]!, 0) / lengths;
 }
