@@ -54,7 +54,11 @@ export class BrowserProfile {
       // What the ending browser still holds is removed before the next one starts.
     }
     held.delete(this.#lock);
-    rmSync(this.#lock, { force: true });
+    try {
+      rmSync(this.#lock, { force: true });
+    } catch {
+      // It is taken back when this process has ended.
+    }
   }
 
   /** Forgets all of it: a browser doesn't start with it. */
