@@ -3,8 +3,16 @@ import { ENCODER_TASKS } from './model-task.ts';
 
 /** Decoders that nodes serve, by the class names of the reference implementation. */
 export const DECODER_NAMES: readonly string[] = [
-  ...['GPT2LMHeadModel', 'Gemma2ForCausalLM', 'Gemma3ForCausalLM', 'GraniteForCausalLM', 'LlamaForCausalLM'],
-  ...['MistralForCausalLM', 'MixtralForCausalLM', 'Olmo2ForCausalLM', 'Phi3ForCausalLM', 'Qwen2ForCausalLM'],
+  ...['GPT2LMHeadModel', 'Gemma2ForCausalLM', 'Gemma3ForCausalLM', 'Gemma3ForConditionalGeneration'],
+  ...[
+    'GraniteForCausalLM',
+    'LlamaForCausalLM',
+    'MistralForCausalLM',
+    'MixtralForCausalLM',
+    'Olmo2ForCausalLM',
+    'Phi3ForCausalLM',
+    'Qwen2ForCausalLM',
+  ],
   ...['Qwen3ForCausalLM', 'Qwen3MoeForCausalLM', 'SmolLM3ForCausalLM'],
 ];
 

@@ -1,4 +1,5 @@
 import { CheckpointError } from './checkpoint.ts';
+import { textConfig } from './text-part.ts';
 
 /** What config.json says of any model; architectures read the rest from `raw`. */
 export interface ModelConfig {
@@ -14,6 +15,7 @@ export interface ModelConfig {
   readonly eosTokenIds: readonly number[];
   readonly bosTokenId: number | undefined;
   readonly padTokenId: number | undefined;
+  /** As config.json has it, but for what is of no text part. */
   readonly raw: Readonly<Record<string, unknown>>;
 }
 
@@ -24,9 +26,12 @@ export interface GenerationConfig {
   readonly padTokenId: number | undefined;
 }
 
-/** Parses a Hugging Face config.json, by today's keys or GPT-2's. Throws CheckpointError naming `file` and the key. */
+/**
+ * Parses a Hugging Face config.json, by today's keys or GPT-2's; of a model of texts and images its text part. Throws
+ * CheckpointError naming `file` and the key.
+ */
 export function parseModelConfig(text: string, file: string): ModelConfig {
-  const raw = parseObject(text, file);
+  const raw = textConfig(parseObject(text, file));
   const architectures = raw.architectures;
   if (
     !Array.isArray(architectures) ||
@@ -87,7 +92,7 @@ function parseObject(text: string, file: string): Record<string, unknown> {
 }
 
 /** One id or a list of them; undefined where absent or null. */
-function tokenIds(raw: Record<string, unknown>, key: string, file: string): readonly number[] | undefined {
+function tokenIds(raw: Readonly<Record<string, unknown>>, key: string, file: string): readonly number[] | undefined {
   const value = raw[key];
   if (value === undefined || value === null) return undefined;
   const ids = Array.isArray(value) ? value : [value];

@@ -1,17 +1,20 @@
 import { type Checkpoint, CheckpointError, type TensorInfo } from '../checkpoint/checkpoint.ts';
+import { type TextPart, textTensorName } from '../checkpoint/text-part.ts';
 import type { Architecture, DecoderNames, MatrixName, NormName, ProductName } from './architecture.ts';
 import type { DecoderConfig } from './decoder-config.ts';
 import { refuseUnused } from './refuse-unused.ts';
 
 /**
  * A checkpoint with the names that `architecture` gives and no other: files of a model without its head leave out the
- * prefix, and some hold masks, rotary frequencies, or the head of a model that ties it. Throws CheckpointError with the
+ * prefix, and some hold masks, rotary frequencies, or the head of a model that ties it; a model of several kinds of input
+ * has other parts beside its text part, and names of its own for that. Throws CheckpointError with the
  * names of the tensors that would stay unused: what an adapter or another model has of its own would run wrong without.
  */
 export function decoderCheckpoint(
   checkpoint: Checkpoint,
   architecture: Architecture,
   config: DecoderConfig,
+  textPart?: TextPart,
 ): Checkpoint {
   const names = architecture.tensorNames(config);
   const wanted = tensorsOf(names, config);
@@ -21,7 +24,9 @@ export function decoderCheckpoint(
   const originals = new Map<string, TensorInfo>();
   const unused: string[] = [];
   for (const [stored, tensor] of checkpoint.tensors) {
-    const name = stored === head || stored.startsWith(prefix) ? stored : `${prefix}${stored}`;
+    const own = textPart ? textTensorName(stored, textPart) : stored;
+    if (own === undefined) continue;
+    const name = own === head || own.startsWith(prefix) ? own : `${prefix}${own}`;
     if (wanted.has(name)) {
       if (tensors.has(name)) {
         throw new CheckpointError(

@@ -1,5 +1,6 @@
 import { type Checkpoint, CheckpointError } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
+import { textPartOf } from '../checkpoint/text-part.ts';
 import type { DecoderNames } from './architecture.ts';
 import { architectureOf } from './architecture-of.ts';
 import { decoderCheckpoint } from './decoder-checkpoint.ts';
@@ -25,7 +26,9 @@ export function openDecoder(
   modelConfig: ModelConfig,
 ): DecoderDescription & { readonly checkpoint: Checkpoint } {
   const described = describeDecoder(modelConfig);
-  return { ...described, checkpoint: decoderCheckpoint(stored, architectureOf(modelConfig), described.config) };
+  const architecture = architectureOf(modelConfig);
+  const textPart = textPartOf(modelConfig.architectures);
+  return { ...described, checkpoint: decoderCheckpoint(stored, architecture, described.config, textPart) };
 }
 
 /** A layer's attention; all have the same heads. */

@@ -19,6 +19,8 @@ const IRRELEVANT = new Set([
   ],
   ...['unsloth_version', 'generation_config', 'chunk_size_feed_forward', 'gradient_checkpointing', 'is_decoder'],
   ...['attn_implementation', '_attn_implementation', 'finetuning_task', 'prefix', 'tokenizer_class', 'tf_legacy_loss'],
+  // Left of code before today's, which reads none of them: max_position_embeddings is the context.
+  ...['max_sequence_length', 'output_past'],
   // Files of earlier references have all that generate() takes, in most of them as it is anyway.
   ...['begin_suppress_tokens', 'diversity_penalty', 'do_sample', 'early_stopping', 'encoder_no_repeat_ngram_size'],
   ...['exponential_decay_length_penalty', 'forced_bos_token_id', 'forced_eos_token_id', 'length_penalty'],

@@ -26,9 +26,9 @@ test('an unknown architecture is refused with the list of known ones', () => {
   for (const name of ['GPT2LMHeadModel', 'LlamaForCausalLM', 'Qwen3MoeForCausalLM', 'SmolLM3ForCausalLM']) {
     expect(message).toContain(name);
   }
-  // A multimodal one is not its text part.
+  // Of those that read images only Gemma 3 has a text part that is served.
   const both = { text_config: {}, vision_config: {} };
-  expect(refusal('Gemma3ForConditionalGeneration', both)).toContain('are Gemma3ForConditionalGeneration; known');
+  expect(refusal('Mistral3ForConditionalGeneration', both)).toContain('are Mistral3ForConditionalGeneration; known');
 });
 
 describe.each([

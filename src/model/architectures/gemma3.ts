@@ -9,9 +9,12 @@ import { readLayerRopes } from './read-rope.ts';
 const LOCAL_ROPE = 0;
 const GLOBAL_ROPE = 1;
 
-/** Gemma 3 of text: five layers with a window to one without, each kind with a rope of its own. */
+/**
+ * Gemma 3, the text part of what reads images too: five layers with a window to one without, each kind with a rope of
+ * its own.
+ */
 export const GEMMA3: Architecture = {
-  names: ['Gemma3ForCausalLM'],
+  names: ['Gemma3ForCausalLM', 'Gemma3ForConditionalGeneration'],
   prefix: 'model.',
   buffers: ROTARY_BUFFERS,
   readConfig(config) {

@@ -42,6 +42,7 @@ export const GPT2: Architecture = {
     });
     keys.refuseOthers(
       ...['n_embd', 'n_positions', 'n_ctx', 'attn_pdrop', 'embd_pdrop', 'resid_pdrop', 'reorder_and_upcast_attn'],
+      ...['n_special', 'predict_special_tokens'],
       ...['summary_activation', 'summary_first_dropout', 'summary_proj_to_labels', 'summary_type', 'summary_use_proj'],
     );
     return decoder;

@@ -24,6 +24,8 @@ export const LLAMA: Architecture = {
       tiedHead: keys.flag('tie_word_embeddings', false),
     });
     keys.only('pretraining_tp', 1);
+    // Falcon 3's files say it of the network that they have.
+    keys.only('activation', 'swiglu');
     keys.refuseOthers('is_llama_config');
     return decoder;
   },

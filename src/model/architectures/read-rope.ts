@@ -151,8 +151,9 @@ class RopeKeys {
   }
 
   #yarn(): RopeScaling {
-    // Whether the stretch was trained, which changes nothing here.
-    this.#value('finetuned');
+    // Whether the stretch was trained, which changes nothing here; and what vLLM multiplies the factor by: the reference
+    // reads attention_factor alone.
+    for (const key of ['finetuned', 'attn_factor']) this.#value(key);
     const context = this.#keys.size('max_position_embeddings');
     const originalContext = this.#number('original_max_position_embeddings') ?? context;
     const factor = this.#number('factor') ?? context / originalContext;
