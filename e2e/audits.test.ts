@@ -50,6 +50,8 @@ class Fleet {
   readonly relay: Relay;
   readonly client: GrpcClient;
   readonly nodes: CpuNode[] = [];
+  /** Requests that are over, by id, with the ranks that had them, in order. */
+  readonly over: { readonly requestId: string; readonly ranks: string }[] = [];
   readonly #random = new Random(3);
   readonly #sorts: typeof SORTS;
   #sent = 0;
@@ -104,8 +106,13 @@ class Fleet {
     const inputIds = Array.from({ length: this.#random.integer(3, 20) }, () => this.#random.integer(3, 63));
     const sort = this.#sorts[this.#sent++ % this.#sorts.length]!;
     const embeds = sort.embedded ? { inputEmbeds: [...this.#random.normals(inputIds.length * SHAPE.hiddenSize)] } : {};
-    const request = requestOf(inputIds, { ...sort.sampling, maxNewTokens: OUTPUT }, embeds);
-    const { error } = await collect(this.client.stream(SglangScheduler.method.generate, request));
+    const requestId = `request-${this.#sent}`;
+    const request = requestOf(inputIds, { ...sort.sampling, maxNewTokens: OUTPUT }, { requestId, ...embeds });
+    const stream = this.client.stream(SglangScheduler.method.generate, request);
+    stream.on('status', ({ metadata }) =>
+      this.over.push({ requestId, ranks: String(metadata.get('x-shoal-ranks')[0]) }),
+    );
+    const { error } = await collect(stream);
     expect(error).toBeUndefined();
   }
 
@@ -180,8 +187,17 @@ test('a node that lies in some of its samples is put out, and its samples are fl
   expect(await fleet.labelled(LIARS)).toBeLessThanOrEqual(4);
   expect(await fleet.labelled(FALSE)).toBe(0);
   await until('it is out', 5_000, async () => (await fleet!.count('shoal:nodes')) === 2);
-  expect(await fleet.count('shoal:flagged_samples_total')).toBeGreaterThanOrEqual(liar.runner.lied);
-  expect(lines).toContainEqual(expect.objectContaining({ msg: 'samples of a node that lied', node: 'lying-node' }));
+  // All that it alone answered is flagged, lies and others, and nothing that it was never given.
+  const flagged = lines
+    .filter(({ msg, node }) => msg === 'samples of a node that lied' && node === 'lying-node')
+    .flatMap(({ samples }) => (samples as { request: string }[]).map(({ request }) => request));
+  expect(await fleet.count('shoal:flagged_samples_total')).toBe(flagged.length);
+  expect(new Set(flagged).size).toBe(flagged.length);
+  const answered = (ranks: RegExp) => fleet!.over.filter((one) => ranks.test(one.ranks)).map((one) => one.requestId);
+  expect(flagged).toEqual(expect.arrayContaining(answered(/^2$/)));
+  expect(answered(/\b2\b/)).toEqual(expect.arrayContaining(flagged));
+  // What moved on before it told a token of it is nobody's lie, nor are the canaries.
+  expect(flagged.length).toBeGreaterThan(0);
   const settled = lines.find(({ msg }) => msg === 'audit settled');
   expect(settled).toMatchObject({ node: 'lying-node', loser: 'maker', job: expect.stringMatching(/^\d+$/) });
   // The others go on, and it doesn't come back.

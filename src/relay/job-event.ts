@@ -34,7 +34,9 @@ export function takeJobEvent(
   switch (event.event.case) {
     case 'embedded': {
       if (!vectors) throw new Lie('a vector of a model that makes none');
-      sample.vector = checkEmbedded(job, sample, event.event.value, vectors);
+      const vector = checkEmbedded(job, sample, event.event.value, vectors);
+      running.makes(sample);
+      sample.vector = vector;
       running.madeVector();
       job.finishSample(sample, { reason: 'stop' });
       listener.onEmbedded(job.request.embedInputs?.[sample.index]?.ids.length ?? 0);
@@ -43,11 +45,14 @@ export function takeJobEvent(
     }
     case 'inputLogprobs':
       job.appendPrompt(checkInputLogprobs(job, sample, event.event.value, bounds));
+      // A part of them is told anew where the job moves.
+      if (job.promptLogprobs?.whole) running.makes(sample);
       running.told = true;
       return;
     case 'tokens': {
       const { value } = event.event;
       const tokens = checkTokens(job, sample, value, bounds);
+      running.makes(sample);
       const ms = running.madeTokens(sample);
       sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
       job.append(sample, tokens);
@@ -58,6 +63,7 @@ export function takeJobEvent(
       const { value } = event.event;
       const finish = checkFinished(job, sample, value, bounds);
       sample.promptState = checkPromptState(job, sample, value, bounds);
+      running.makes(sample);
       sample.cachedTokens ??= Math.min(value.cachedTokens, job.request.inputIds.length - 1);
       job.finishSample(sample, finish);
       listener.onFinished();

@@ -18,7 +18,7 @@ afterEach(() => {
 function running() {
   const jobs = new RunningJobs(new PrefixIndex().open(0, 4096, 512));
   const job = new Job(1n, normalised());
-  const one = new RunningJob(job, 100, 1n);
+  const one = new RunningJob(job, 'a-node', 100, 1n);
   jobs.add(one);
   const failed: Job[] = [];
   const link = { facts: { nodeId: 'a-node' }, token: 't' } as unknown as NodeLink;

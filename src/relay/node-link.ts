@@ -156,7 +156,7 @@ export class NodeLink implements JobHost, StreamSource {
     const seq = job.request.embedInputs
       ? this.send({ case: 'embed', value: embedCommand(job) })
       : this.send({ case: 'generate', value: generateCommand(job, maxNewTokens) });
-    this.jobs.add(new RunningJob(job, maxNewTokens, seq));
+    this.jobs.add(new RunningJob(job, this.facts.nodeId, maxNewTokens, seq));
   }
 
   grant(job: Job, sample: Sample): void {

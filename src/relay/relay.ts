@@ -23,6 +23,7 @@ import { JobTable } from './job-table.ts';
 import { logFaults } from './log-faults.ts';
 import { ServedAdapters } from './lora/served-adapters.ts';
 import { Metrics } from './metrics.ts';
+import { CurrentModel } from './model/current-model.ts';
 import { modelPlaces } from './model/model-places.ts';
 import { openModel } from './model/open-model.ts';
 import { FleetHistory } from './monitor/fleet-history.ts';
@@ -31,6 +32,7 @@ import { RecentRequests } from './monitor/recent-requests.ts';
 import { nodeRelayService } from './node-relay-service.ts';
 import { operatorService } from './operator/operator-service.ts';
 import { RunningSettings } from './operator/running-settings.ts';
+import { WeightUpdates } from './operator/weight-updates.ts';
 import { type RelayOptions, type RelaySettings, settle } from './options.ts';
 import { ReceivingBudget } from './receiving-budget.ts';
 import { reflectionServices } from './reflection-service.ts';
@@ -44,6 +46,7 @@ import { listenWeb } from './web-server.ts';
 export interface Relay {
   readonly grpcPort: number;
   readonly webPort: number;
+  /** That it serves just now. */
   readonly model: ServedModel;
   /** Reads the token file and the certificate again; what can't be used changes nothing, and is logged. */
   reload(): void;
@@ -75,6 +78,7 @@ export async function startRelay(options: RelayOptions): Promise<Relay> {
 async function startTrusted(options: RelayOptions, settings: RelaySettings, trust: Trust, log: Logger): Promise<Relay> {
   const model = await served(options);
   const places = modelPlaces(model, options.modelUrls ?? [], options.modelCdns ?? []);
+  const current = new CurrentModel(model, places.bases);
   const { packageVersion } = options.build;
   const shutdown = new AbortController();
   let closing = false;
@@ -137,7 +141,8 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     vocabSize: model.vocabSize,
     bosTokenId: model.bosTokenId,
     links: () => fleet.links,
-    busy: () => router.waiting.length > 0,
+    jobs: () => table.jobs,
+    busy: () => router.waiting.length > 0 || router.phase !== 'open',
     newJobId: () => table.newId(),
     putOut: (nodeId) => fleet.expel(nodeId),
     counts: new AuditCounts(metrics.registry, (outcome) => history.audited(outcome)),
@@ -145,10 +150,17 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     random: Math.random,
   });
   addNodeAudits(metrics.registry, () => fleet.serving, audits);
-  const serving = () => !closing && fleet.serving.length > 0;
+  // While nodes load other weights requests are taken, and wait.
+  const serving = () => !closing && (fleet.serving.length > 0 || router.phase === 'loading');
+  const updates = new WeightUpdates({
+    ...{ served: current, fleet, table, router, audits, log },
+    ...{ drainMs: settings.updateDrainMs, loadMs: settings.updateLoadMs },
+    cacheDir: options.cacheDir,
+    closed: shutdown.signal,
+  });
 
   const scheduler = schedulerService({
-    model,
+    current,
     adapters,
     fleet,
     table,
@@ -161,6 +173,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     packageVersion,
     ranks: settings.ranks,
     schedulePolicy: settings.schedulePolicy,
+    serving,
     closing: () => closing,
   });
   const common = {
@@ -192,7 +205,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
       FleetMonitor,
       fleetMonitorService({ fleet, table, history, recent, modelName: model.name, packageVersion }),
     )
-    .service(Operator, operatorService({ model, adapters, fleet, router, running }));
+    .service(Operator, operatorService({ current, adapters, fleet, router, running, updates }));
 
   const grpcServer = await listenGrpc(guardHandlers(grpc.handlers, guard), {
     host: settings.grpcHost,
@@ -210,9 +223,9 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     port: settings.webPort,
     stallMs: settings.stallMs,
     pageDir: options.pageDir,
-    model,
+    current,
     adapters,
-    places,
+    origins: places.origins,
     registry: metrics.registry,
     serving,
     log,
@@ -250,7 +263,9 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   return {
     grpcPort: grpcServer.port,
     webPort: webServer.port,
-    model,
+    get model() {
+      return current.now;
+    },
     reload() {
       trust.access.reload();
       trust.certificate?.reload();

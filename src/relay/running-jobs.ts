@@ -8,6 +8,8 @@ const REMEMBERED_JOBS = 10_000;
 /** A job at a node. */
 export class RunningJob {
   readonly job: Job;
+  /** Of the node. */
+  private readonly nodeId: string;
   /** What the node was told. */
   readonly maxNewTokens: number;
   /** Number of the command that gave it to the node. */
@@ -21,10 +23,16 @@ export class RunningJob {
    */
   private readonly progress = new Map<Sample, number>();
 
-  constructor(job: Job, maxNewTokens: number, commandSeq: bigint) {
+  constructor(job: Job, nodeId: string, maxNewTokens: number, commandSeq: bigint) {
     this.job = job;
+    this.nodeId = nodeId;
     this.maxNewTokens = maxNewTokens;
     this.commandSeq = commandSeq;
+  }
+
+  /** The node is about to add to what its client is told of a sample. */
+  makes({ makers, ids }: Sample): void {
+    if (!makers.has(this.nodeId)) makers.set(this.nodeId, ids.length);
   }
 
   /** Tokens of a sample came. Returns the milliseconds since it could make them; undefined for its first here. */

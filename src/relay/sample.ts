@@ -45,6 +45,10 @@ export interface Sample {
   /** Of an input that a vector is asked of: what it gave. */
   vector: Float32Array | undefined;
   finish: Finish | undefined;
+  /** Nodes that made a part of it, by id, with how many ids it had before. */
+  readonly makers: Map<string, number>;
+  /** It is told to an operator: one of them lied. */
+  flagged: boolean;
 }
 
 /** A sample that goes on after `ids`; a node may make `ahead` more tokens at first. */
@@ -60,5 +64,7 @@ export function newSample(index: number, ids: readonly number[], ahead: number):
     promptState: undefined,
     vector: undefined,
     finish: undefined,
+    makers: new Map(),
+    flagged: false,
   };
 }

@@ -1,6 +1,6 @@
 import type { MadeSample } from './judge.ts';
+import type { FlaggedSample } from './made-samples.ts';
 import type { Scoring, Told } from './scoring.ts';
-import type { FlaggedSample } from './standing.ts';
 import type { PrecisionName } from './tolerance.ts';
 
 /** A node that has a part in an audit, as it was then. */

@@ -44,7 +44,7 @@ export class AuditCounts {
     });
     this.flaggedSamples = new Counter({
       name: 'shoal:flagged_samples_total',
-      help: 'Samples of the last minutes of nodes that were put out by an audit.',
+      help: 'Samples that nodes put out by an audit had a part in: of the last minutes, and under way.',
       registers,
     });
   }

@@ -8,11 +8,12 @@ import type { AuditCounts } from './audit-counts.ts';
 import { Canaries } from './canaries.ts';
 import { chooseAuditor } from './choose-auditor.ts';
 import type { Judgement, MadeSample } from './judge.ts';
+import { type FlaggedSample, flaggedSample, MadeSamples } from './made-samples.ts';
 import { MOST_AUDITED_TOKENS } from './rescoring.ts';
 import { rescored, type Scoring } from './scoring.ts';
 import { scoringOf, tokensOf } from './scoring-of.ts';
 import { settle } from './settle.ts';
-import { type FlaggedSample, type NodeAudits, Standings, shareOf } from './standing.ts';
+import { type NodeAudits, Standings, shareOf } from './standing.ts';
 import { toleranceOf } from './tolerance.ts';
 
 /** Audits under way at a time; more are not begun. */
@@ -33,6 +34,8 @@ export interface AuditParts {
   /** What texts of the model begin with; without it there are no canaries. */
   readonly bosTokenId: number | undefined;
   readonly links: () => readonly NodeLink[];
+  /** Requests that run or wait. */
+  readonly jobs: () => Iterable<Job>;
   /** Whether requests wait for room. */
   readonly busy: () => boolean;
   readonly newJobId: () => bigint;
@@ -52,6 +55,7 @@ export interface AuditParts {
 export class Audits {
   private readonly parts: AuditParts;
   private readonly standings = new Standings();
+  private readonly made = new MadeSamples();
   private readonly canaries: Canaries | undefined;
   private readonly running = new Set<Job>();
   /** Failed, and without the scores of a third node. */
@@ -66,23 +70,15 @@ export class Audits {
 
   /** Takes note of a request that is over, and audits some of its samples. */
   jobEnded(job: Job): void {
-    const [nodeId, ...others] = job.ranAt;
-    // What several nodes made, none has to answer for.
-    if (
-      this.closed ||
-      this.parts.share() === 0 ||
-      // Its logits are not the model's own.
-      job.request.loraId !== undefined ||
-      job.outcome !== 'complete' ||
-      nodeId === undefined ||
-      others.length > 0
-    )
-      return;
-    const maker = this.party(nodeId);
+    if (this.closed) return;
+    this.made.jobEnded(job);
+    // Of an adapter: its logits are not the model's own.
+    if (this.parts.share() === 0 || job.request.loraId !== undefined || job.outcome !== 'complete') return;
     for (const sample of job.samples) {
+      const [nodeId, ...others] = sample.makers.keys();
+      // What several nodes made, none has to answer for; of what is flagged, it is known.
+      if (nodeId === undefined || others.length > 0 || sample.flagged) continue;
       if (sample.ids.length === 0 && !sample.vector) continue;
-      const flagged = { job: String(job.id), request: job.request.requestId.slice(0, 200), index: sample.index };
-      this.standings.made(nodeId, flagged);
       const share = shareOf(this.parts.share(), this.standings.isWatched(nodeId));
       if (this.parts.random() >= share) continue;
       if (tokensOf(job, sample) > MOST_AUDITED_TOKENS) {
@@ -90,10 +86,12 @@ export class Audits {
         continue;
       }
       const { vocabSize, random } = this.parts;
-      this.begin(newCase(maker, scoringOf(job, sample, vocabSize, random), flagged, undefined));
+      const scoring = scoringOf(job, sample, vocabSize, random);
+      this.begin(newCase(this.party(nodeId), scoring, flaggedSample(job, sample), undefined));
     }
+    const [nodeId, ...others] = job.ranAt;
     // Canaries are texts.
-    if (!job.request.embedInputs) this.probe(nodeId);
+    if (nodeId !== undefined && others.length === 0 && !job.request.embedInputs) this.probe(nodeId);
   }
 
   /** Requests wait for room: audits make it. */
@@ -118,8 +116,15 @@ export class Audits {
 
   close(): void {
     this.closed = true;
-    this.disputes = [];
+    this.forget();
+  }
+
+  /** The weights are others from now on: what was made of those before can't be audited, and is no reference. */
+  forget(): void {
+    this.canaries?.forget();
     this.giveWay();
+    // Those that gave way too.
+    this.disputes = [];
   }
 
   /** What was found of a node, by its id. */
@@ -263,9 +268,11 @@ export class Audits {
     if (!loser) return;
     const [lost, right] = loser === 'maker' ? [one.maker, auditor] : [auditor, one.maker];
     if (one.suspected) this.standings.clear(right.nodeId);
-    const flagged = this.standings.remove(lost.nodeId);
-    counts.flagged(flagged.length);
-    log.warn({ node: lost.nodeId, samples: flagged }, 'samples of a node that lied');
+    this.standings.forget(lost.nodeId);
+    // Before it is out: then what runs there goes on elsewhere, or ends.
+    const samples = this.made.flag(lost.nodeId, this.parts.jobs());
+    counts.flagged(samples.length);
+    if (samples.length > 0) log.warn({ node: lost.nodeId, samples }, 'samples of a node that lied');
     putOut(lost.nodeId);
   }
 }

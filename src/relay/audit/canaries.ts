@@ -34,6 +34,11 @@ export class Canaries {
     if (this.known.length < MOST_KNOWN) this.known.push(made);
   }
 
+  /** Of other weights they are no references. */
+  forget(): void {
+    this.known.length = 0;
+  }
+
   /** A known one, or one more while there are few. */
   next(): Canary {
     const at = Math.floor(this.random() * MOST_KNOWN);

@@ -1,8 +1,6 @@
 import { expect, test } from 'vitest';
 import { NEWCOMER_PASSES, Standings, shareOf } from './standing.ts';
 
-const sample = (job: number) => ({ job: String(job), request: 'r', index: 0 });
-
 test('a newcomer is audited ten times as often, and never more than always', () => {
   expect(shareOf(0.02, true)).toBeCloseTo(0.2);
   expect(shareOf(0.02, false)).toBe(0.02);
@@ -33,22 +31,13 @@ test('who is suspected is a newcomer again, until it passed as often', () => {
   expect(standings.of('nobody')).toEqual({ passes: 0, fails: 0, suspicions: 0 });
 });
 
-test('what a node made in the last ten minutes is flagged, the newest thousand of it, once', () => {
-  let now = 0;
-  const standings = new Standings(() => now);
-  standings.made('one', sample(0));
-  now = 500_000;
-  for (let job = 1; job <= 1_200; job++) standings.made('one', sample(job));
-  standings.made('other', sample(7));
+test('who lied is forgotten', () => {
+  const standings = new Standings();
   standings.passed('one');
-  expect(standings.of('one').passes).toBe(1);
-  const flagged = standings.remove('one');
-  expect(flagged.length).toBe(1_000);
-  expect(flagged.at(-1)?.job).toBe('1200');
-  expect(standings.remove('one')).toEqual([]);
+  standings.passed('other');
+  standings.forget('one');
   expect(standings.of('one').passes).toBe(0);
-  now = 1_200_000;
-  expect(standings.remove('other')).toEqual([]);
+  expect(standings.of('other').passes).toBe(1);
 });
 
 test('of many node ids those that were used last are remembered', () => {

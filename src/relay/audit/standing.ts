@@ -2,19 +2,8 @@
 export const NEWCOMER_PASSES = 50;
 /** So many times as often it is audited until then. */
 export const NEWCOMER_TIMES = 10;
-/** What a node made so long ago is not flagged with what it lied about. */
-const FLAGGED_MS = 600_000;
-/** Samples of one node that may be flagged; the newest. */
-const MOST_FLAGGED = 1_000;
 /** Node ids that are remembered; anyone may attach under any. */
 const MOST_NODES = 4_096;
-
-/** A sample by which its client's log finds it. */
-export interface FlaggedSample {
-  readonly job: string;
-  readonly request: string;
-  readonly index: number;
-}
 
 /** What audits found of a node's samples, as long as it is remembered. */
 export interface NodeAudits {
@@ -30,19 +19,13 @@ interface Standing {
   suspicions: number;
   /** Passes since it was new, or suspected. */
   trust: number;
-  readonly recent: { readonly at: number; readonly sample: FlaggedSample }[];
 }
 
 const NOTHING: NodeAudits = { passes: 0, fails: 0, suspicions: 0 };
 
-/** How each node, by its id, fared in audits, and what it made in the last minutes. */
+/** How each node, by its id, fared in audits. */
 export class Standings {
   private readonly nodes = new Map<string, Standing>();
-  private readonly now: () => number;
-
-  constructor(now: () => number = () => performance.now()) {
-    this.now = now;
-  }
 
   /** Of a node; zeros for one that isn't known. */
   of(nodeId: string): NodeAudits {
@@ -78,24 +61,14 @@ export class Standings {
     if (standing && standing.suspicions > 0) standing.suspicions--;
   }
 
-  made(nodeId: string, sample: FlaggedSample): void {
-    const { recent } = this.touch(nodeId);
-    recent.push({ at: this.now(), sample });
-    const since = this.now() - FLAGGED_MS;
-    while (recent.length > MOST_FLAGGED || recent[0]!.at < since) recent.shift();
-  }
-
-  /** Forgets a node that lied; gives what it made in the last minutes. */
-  remove(nodeId: string): readonly FlaggedSample[] {
-    const recent = this.nodes.get(nodeId)?.recent ?? [];
+  /** Forgets a node that lied. */
+  forget(nodeId: string): void {
     this.nodes.delete(nodeId);
-    const since = this.now() - FLAGGED_MS;
-    return recent.filter(({ at }) => at >= since).map(({ sample }) => sample);
   }
 
   /** The node's own, as the one that was used last. */
   private touch(nodeId: string): Standing {
-    const standing = this.nodes.get(nodeId) ?? { ...NOTHING, trust: 0, recent: [] };
+    const standing = this.nodes.get(nodeId) ?? { ...NOTHING, trust: 0 };
     this.nodes.delete(nodeId);
     this.nodes.set(nodeId, standing);
     if (this.nodes.size > MOST_NODES) {
