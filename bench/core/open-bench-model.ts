@@ -2,7 +2,7 @@ import type { Checkpoint } from '../../src/checkpoint/checkpoint.ts';
 import { type ModelConfig, parseModelConfig } from '../../src/checkpoint/model-config.ts';
 import type { TokenBytes } from '../../src/checkpoint/token-bytes.ts';
 import { readModel } from '../../src/engine/read-model.ts';
-import type { LoadOptions } from '../../src/model/load-decoder.ts';
+import type { LoadOptions } from '../../src/model/load-options.ts';
 import { fetchManifest, relayFiles } from '../../src/node/model-files.ts';
 import { anyTokens } from './bench-model.ts';
 import type { ModelRequest, RandomQuant } from './model-request.ts';

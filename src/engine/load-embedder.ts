@@ -115,7 +115,9 @@ async function loadDecoderRunner(
     throw new CheckpointError(`a decoder's vectors are pooled by ${kind}; only the last token's is served`);
   }
   const quantised = quantisation === 'none' ? {} : { quantisation };
-  const needs = decoderKernels(checkpoint, config, { ...quantised, bindingLimit: bindingLimit(on.device) });
+  const needs = decoderKernels(checkpoint, config, {
+    ...{ ...quantised, headless: true, bindingLimit: bindingLimit(on.device) },
+  });
   return loadWithKernels(on, needs, kernels, (choices) =>
     loadDecoderEmbedder(on.device, checkpoint, config, {
       ...{ normalised, maxLength, choices, late: true, ...quantised },

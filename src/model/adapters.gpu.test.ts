@@ -4,7 +4,8 @@ import { testDevice } from '../testing/device.ts';
 import { adapterBytes } from './adapter-bytes.ts';
 import { adapterSites } from './adapter-sites.ts';
 import type { GpuRunner } from './gpu-runner.ts';
-import { type LoadOptions, loadDecoder } from './load-decoder.ts';
+import { loadDecoder } from './load-decoder.ts';
+import type { LoadOptions } from './load-options.ts';
 import type { StepSequence } from './runner.ts';
 import { blocksFor, generate, logitsRow } from './testing/generate.ts';
 import {

@@ -17,7 +17,7 @@ import {
   servedPositions,
   stepCapacity,
 } from './kv-layout.ts';
-import { type LoadOptions, runnerLimits } from './load-decoder.ts';
+import { type LoadOptions, runnerLimits } from './load-options.ts';
 import type { HostEntry } from './logits-entries.ts';
 import { checkMasks } from './masks.ts';
 import { type PlainDecoder, plainDecoder } from './plain-decoder.ts';

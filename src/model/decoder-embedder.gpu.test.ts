@@ -32,6 +32,22 @@ test("Qwen3's last hidden states are the reference to 2e-3, in a batch as alone 
   cut.runner.destroy();
 });
 
+test('no head is loaded, and none needs to be there', async () => {
+  const { checkpoint, config } = await goldenModel('qwen3');
+  // As in the larger Qwen3-Embedding: untied, and nothing of the head in the files.
+  const untied = { ...config, raw: { ...config.raw, tie_word_embeddings: false } };
+  const tensors = new Map([...checkpoint.tensors].filter(([name]) => name !== 'lm_head.weight'));
+  const told: (readonly [number, number])[] = [];
+  const runner = await loadDecoderEmbedder(await testDevice(), { ...checkpoint, tensors }, untied, {
+    ...{ ...OPTIONS, onProgress: (loaded, total) => told.push([loaded, total]) },
+  });
+  const bytes = [...tensors.values()].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  expect(told.at(-1)).toEqual([bytes, bytes]);
+  // Neither logits of the vocabulary nor what draws take.
+  expect(runner.allocatedBytes - runner.weightBytes).toBeLessThan(2 * OPTIONS.kvBudgetBytes);
+  runner.destroy();
+});
+
 test.skipIf(!long)('a window slides over a sequence that is read in pieces', async () => {
   const { model, runner, rows } = await open('mistral', { maxRows: 16 });
   const hidden = (await model.golden('last_hidden'))!;

@@ -1,53 +1,107 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
+import { Gpu } from '../gpu/gpu.ts';
 import type { KernelChoices } from '../gpu/kernel-choices.ts';
 import type { ShaderError } from '../gpu/pipeline-cache.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
+import { compileKernels } from './compile-kernels.ts';
+import type { DecoderConfig } from './decoder-config.ts';
+import { decoderKernels } from './decoder-kernels.ts';
+import { openDecoder } from './describe-decoder.ts';
 import type { EmbedLimits, EmbedRunner, EmbedSequence } from './embed-runner.ts';
 import { checkBatch } from './encoder-runner.ts';
-import type { GpuRunner } from './gpu-runner.ts';
 import { mostChunkRows, servedPositions } from './kv-layout.ts';
-import { loadDecoder } from './load-decoder.ts';
-import { BLOCK_TOKENS, type LogitsRow, type StepSequence } from './runner.ts';
+import { type DecoderRoom, decoderRoom, type PlacedDecoder, placeDecoder } from './place-decoder.ts';
+import { BLOCK_TOKENS, type LogitsRow, type RunnerLimits, type StepBatch, type StepSequence } from './runner.ts';
 import { RunnerLostError } from './runner-lost-error.ts';
+import { PLAIN_SLOT, type SlotTraits } from './slot-traits.ts';
+import { encodeStep } from './step-metadata.ts';
 import { VectorSteps } from './vector-steps.ts';
 
-export interface DecoderEmbedderOptions {
-  /** Vectors are divided by their length. */
-  readonly normalised: boolean;
+/** How much a decoder is to take at a time. */
+export interface DecoderEmbedderSizes {
   /** Shortens what the model takes: ids of one sequence. */
   readonly maxLength?: number | undefined;
   /** Ids of one step; a longer sequence takes several. */
   readonly maxRows: number;
   readonly maxSequences: number;
   readonly kvBudgetBytes: number;
+}
+
+export interface DecoderEmbedderOptions extends DecoderEmbedderSizes {
+  /** Vectors are divided by their length. */
+  readonly normalised: boolean;
   readonly quantisation?: Quantisation | undefined;
   readonly choices?: KernelChoices | undefined;
   readonly late?: boolean | undefined;
+  /** Bytes of tensors read so far, of all that will be. */
+  readonly onProgress?: ((loadedBytes: number, totalBytes: number) => void) | undefined;
 }
 
-/** Loads a decoder of any family for the vectors of its last tokens. Rejects as loadDecoder does. */
+/**
+ * Loads a decoder of any family for the vectors of its last tokens, without its head. Everything allocated is freed again
+ * if it fails. Rejects as loadDecoder does.
+ */
 export async function loadDecoderEmbedder(
   device: GPUDevice,
-  checkpoint: Checkpoint,
-  config: ModelConfig,
-  { normalised, maxLength = config.contextLength, quantisation, choices, late, ...sizes }: DecoderEmbedderOptions,
+  stored: Checkpoint,
+  modelConfig: ModelConfig,
+  { normalised, maxLength, late = false, ...options }: DecoderEmbedderOptions,
 ): Promise<DecoderEmbedder> {
-  const contextLength = Math.min(config.contextLength, maxLength);
-  const runner = await loadDecoder(device, checkpoint, config, {
-    ...{ ...sizes, contextLength, maxLogitsRows: sizes.maxSequences, maxTopLogprobs: 0 },
-    // Room for the longest one, and for a step of short ones, each with a block of its own.
-    maxKvBlocks: Math.ceil(Math.max(contextLength, sizes.maxRows) / BLOCK_TOKENS) + sizes.maxSequences,
-    ...(quantisation ? { quantisation } : {}),
-    ...(choices ? { choices } : {}),
-    ...(late === undefined ? {} : { late }),
-  });
+  const opened = openDecoder(stored, modelConfig);
+  const gpu = new Gpu(device, { ...options, late });
   try {
-    return await DecoderEmbedder.create(runner, normalised);
+    const needs = decoderKernels(stored, modelConfig, { ...options, headless: true, bindingLimit: gpu.bindingLimit });
+    const [embedder] = await Promise.all([
+      load(gpu, opened, decoderEmbedderRoom(opened.config, { ...options, maxLength }, gpu.bindingLimit), {
+        ...{ ...options, normalised },
+      }),
+      compileKernels(gpu, needs),
+    ]);
+    return embedder;
   } catch (error) {
-    runner.destroy();
+    gpu.destroy();
     throw error;
   }
+}
+
+/** What a decoder's vectors are made in. Throws RangeError naming the option. */
+export function decoderEmbedderRoom(
+  config: DecoderConfig,
+  { maxLength = config.contextLength, maxRows, maxSequences, kvBudgetBytes }: DecoderEmbedderSizes,
+  bindingLimit: number,
+): DecoderRoom {
+  const contextLength = Math.min(config.contextLength, maxLength);
+  const sizes = { maxRows, maxSequences, contextLength, maxLogitsRows: maxSequences, maxTopLogprobs: 0 };
+  // Room for the longest one, and for a step of short ones, each with a block of its own.
+  const maxKvBlocks = Math.ceil(Math.max(contextLength, maxRows) / BLOCK_TOKENS) + maxSequences;
+  return decoderRoom(config, { ...sizes, kvBudgetBytes, maxKvBlocks }, bindingLimit);
+}
+
+async function load(
+  gpu: Gpu,
+  opened: ReturnType<typeof openDecoder>,
+  room: DecoderRoom,
+  { normalised, quantisation, onProgress }: DecoderEmbedderOptions,
+): Promise<DecoderEmbedder> {
+  const { maxSequences, hiddenSize } = room.limits;
+  // Nothing is drawn: every row's id is given.
+  const lastIds = await gpu.storage('last ids', maxSequences * 4);
+  const placed = await placeDecoder(gpu, opened, room, { quantisation, onProgress, headless: true, lastIds });
+  const stride = placed.model.hiddenStride;
+  const vectors = await gpu.storage('vectors', maxSequences * stride * 4);
+  const steps = await VectorSteps.create(gpu, {
+    ...{ source: vectors, stride, dimension: hiddenSize, normalised, maxRows: maxSequences },
+  });
+  return new DecoderEmbedder({ ...placed, gpu, steps, vectors, limits: room.limits });
+}
+
+interface DecoderEmbedderParts extends PlacedDecoder {
+  readonly gpu: Gpu;
+  readonly steps: VectorSteps;
+  /** [maxSequences, hiddenStride] f32: a step's vectors. */
+  readonly vectors: GPUBuffer;
+  readonly limits: RunnerLimits;
 }
 
 /** A sequence's rows of one step. */
@@ -69,43 +123,34 @@ export class DecoderEmbedder implements EmbedRunner {
   readonly kind = 'embedding';
   readonly dimension: number;
   readonly limits: EmbedLimits;
-  readonly #runner: GpuRunner;
-  readonly #steps: VectorSteps;
-  readonly #vectors: GPUBuffer;
+  readonly weightBytes: number;
+  readonly #parts: DecoderEmbedderParts;
+  readonly #words: Uint32Array<ArrayBuffer>;
+  readonly #slots: readonly SlotTraits[];
 
-  private constructor(runner: GpuRunner, steps: VectorSteps, vectors: GPUBuffer) {
-    const { maxRows, maxSequences, contextLength, vocabSize, kvGroups, hiddenSize } = runner.limits;
-    this.#runner = runner;
-    this.#steps = steps;
-    this.#vectors = vectors;
+  constructor(parts: DecoderEmbedderParts) {
+    const { maxRows, maxSequences, contextLength, vocabSize, kvGroups, hiddenSize } = parts.limits;
+    this.#parts = parts;
+    this.#words = new Uint32Array(parts.step.size / 4);
+    this.#slots = new Array<SlotTraits>(maxSequences).fill(PLAIN_SLOT);
     this.dimension = hiddenSize;
+    this.weightBytes = parts.weightBytes;
     const longest = servedPositions(kvGroups, contextLength);
     this.limits = { maxRows, maxSequences, contextLength, longest, vocabSize, tokenTypes: 1 };
   }
 
-  static async create(runner: GpuRunner, normalised: boolean): Promise<DecoderEmbedder> {
-    const { maxSequences, hiddenSize } = runner.limits;
-    const { stride, gpu } = runner.finished;
-    const source = await gpu.storage('vectors', maxSequences * stride * 4);
-    const rows = { source, stride, dimension: hiddenSize, normalised, maxRows: maxSequences };
-    return new DecoderEmbedder(runner, await VectorSteps.create(gpu, rows), source);
-  }
-
-  get weightBytes(): number {
-    return this.#runner.weightBytes;
-  }
-
   get allocatedBytes(): number {
-    return this.#runner.allocatedBytes;
+    return this.#parts.gpu.buffers.liveBytes;
   }
 
+  /** GPU buffers alive. */
   get allocatedBuffers(): number {
-    return this.#runner.allocatedBuffers;
+    return this.#parts.gpu.buffers.liveBuffers;
   }
 
   async embed(sequences: readonly EmbedSequence[]): Promise<Float32Array<ArrayBuffer>[]> {
     checkBatch(sequences, this.limits);
-    return this.#steps.run(sequences.length, () => {
+    return this.#parts.steps.run(sequences.length, () => {
       let vectors = 0;
       for (const pieces of this.#cut(sequences)) {
         this.#submit(pieces, vectors);
@@ -115,17 +160,17 @@ export class DecoderEmbedder implements EmbedRunner {
   }
 
   compileLate(busy?: () => boolean): Promise<readonly ShaderError[]> {
-    return this.#runner.compileLate(busy);
+    return this.#parts.gpu.compileLate(busy);
   }
 
   destroy(): void {
-    this.#steps.end(new RunnerLostError('the runner was destroyed'));
-    this.#runner.destroy();
+    this.#parts.steps.end(new RunnerLostError('the runner was destroyed'));
+    this.#parts.gpu.destroy();
   }
 
   /** Steps that follow each other: of whole sequences while these fit together, or of pieces of one. */
   *#cut(sequences: readonly EmbedSequence[]): Generator<readonly Piece[]> {
-    const { kvGroups } = this.#runner.limits;
+    const { kvGroups } = this.#parts.limits;
     const blocks = Math.min(...kvGroups.map((group) => group.blocks));
     const mostRows = Math.min(this.limits.maxRows, mostChunkRows(kvGroups));
     let step: Piece[] = [];
@@ -149,7 +194,7 @@ export class DecoderEmbedder implements EmbedRunner {
   }
 
   #submit(pieces: readonly Piece[], vectors: number): void {
-    const { kvGroups } = this.#runner.limits;
+    const { kvGroups } = this.#parts.limits;
     let row = 0;
     const logits: LogitsRow[] = [];
     const sequences = pieces.map(({ ids, from, to, firstBlock, last }, slot): StepSequence => {
@@ -169,7 +214,24 @@ export class DecoderEmbedder implements EmbedRunner {
         ...(moreTables.length ? { moreTables } : {}),
       };
     });
-    this.#runner.forward({ sequences, logits }, this.#vectors, vectors);
+    this.#forward({ sequences, logits }, vectors);
+  }
+
+  /** Submits `batch`, and leaves hidden states of its logits rows after the final norm in the vectors' rows from `at` on. */
+  #forward(batch: StepBatch, at: number): void {
+    const { gpu, model, step, vectors, limits, splitItems } = this.#parts;
+    const { rows, work, words } = encodeStep(this.#words, batch, { limits, splitItems: splitItems() }, this.#slots);
+    const finished = batch.logits.length;
+    const rowBytes = model.hiddenStride * 4;
+    gpu.device.queue.writeBuffer(step, 0, words);
+    const encoder = gpu.device.createCommandEncoder({ label: 'embedding step' });
+    const pass = encoder.beginComputePass({ label: 'embedding step' });
+    model.embed(pass, rows);
+    model.layers(pass, rows, work, 0, model.layerCount);
+    if (finished > 0) model.finish(pass, finished);
+    pass.end();
+    if (finished > 0) encoder.copyBufferToBuffer(model.finished, 0, vectors, at * rowBytes, finished * rowBytes);
+    gpu.device.queue.submit([encoder.finish()]);
   }
 }
 

@@ -24,6 +24,8 @@ export interface DecoderKernelsOptions {
   readonly bindingLimit: number;
   /** See LoadOptions. */
   readonly adapters?: { readonly most: number } | undefined;
+  /** No logits are made: see DecoderRange. */
+  readonly headless?: boolean | undefined;
 }
 
 /**
@@ -33,7 +35,7 @@ export interface DecoderKernelsOptions {
 export function decoderKernels(
   stored: Checkpoint,
   modelConfig: ModelConfig,
-  { quantisation, bindingLimit, adapters }: DecoderKernelsOptions,
+  { quantisation, bindingLimit, adapters, headless = false }: DecoderKernelsOptions,
 ): KernelNeeds {
   const { config, names, checkpoint } = openDecoder(stored, modelConfig);
   const { hiddenSize, vocabSize, learnedPositions } = config;
@@ -69,9 +71,11 @@ export function decoderKernels(
   const rmsFirst = config.norm.kind === 'rms' && config.layers[0]!.norms !== 'after';
   if (rmsFirst && learnedPositions !== undefined) rows.add('norm-input');
   const embedding = tensors.matrix(names.embedding, vocabSize, hiddenSize);
-  const head = config.tiedHead ? embedding : tensors.matrix(names.head, vocabSize, hiddenSize);
-  const mostColumns = MATVEC_COLUMNS.at(-1)!;
-  products.add({ sources: [head], columns: hiddenSize }, { finish: 'store', normed: false }, mostColumns);
+  if (!headless) {
+    const head = config.tiedHead ? embedding : tensors.matrix(names.head, vocabSize, hiddenSize);
+    const mostColumns = MATVEC_COLUMNS.at(-1)!;
+    products.add({ sources: [head], columns: hiddenSize }, { finish: 'store', normed: false }, mostColumns);
+  }
   const embeddings: EmbeddingNeed[] = [
     { format: embedding.format, of: rmsFirst && learnedPositions === undefined ? 'tokens with norm' : 'tokens' },
   ];
@@ -86,7 +90,7 @@ export function decoderKernels(
       (config.layers.find(({ attention }) => !attention.window) ?? config.layers[0]!).attention,
     ),
     embeddings,
-    vocabulary: vocabSize,
+    vocabulary: headless ? undefined : vocabSize,
     rows: [...rows],
     ...(experts.need ? { experts: experts.need } : {}),
   };

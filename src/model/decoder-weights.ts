@@ -36,7 +36,7 @@ export interface DecoderLayerWeights {
   readonly feedForwardOutputNorm: NormWeights | undefined;
 }
 
-/** A range of layers on the GPU, with the embedding if it begins at layer 0, and norm and head if it ends at the last. */
+/** A range of layers on the GPU, with the embedding if it begins at layer 0, and norm and head if it ends at the last one (see DecoderRange). */
 export interface DecoderWeights {
   readonly from: number;
   readonly to: number;
@@ -50,6 +50,15 @@ export interface DecoderWeights {
   readonly bytes: number;
 }
 
+/** Which of a decoder's weights are loaded. */
+export interface DecoderRange {
+  /** Layers [from, to). */
+  readonly from: number;
+  readonly to: number;
+  /** Hidden states are all that is wanted: after the final norm nothing follows. */
+  readonly headless?: boolean | undefined;
+}
+
 /** A part of a model whose tensors were found, to be loaded in its turn. */
 export type LoadPart<T> = () => Promise<T>;
 
@@ -61,7 +70,7 @@ export interface WeightsPlace {
 }
 
 /**
- * Loads layers [from, to) and no other tensor, floats quantised as `quantisation` says; `onRead` is told the bytes that have come and how
+ * Loads what `range` says and no other tensor, floats quantised as `quantisation` says; `onRead` is told the bytes that have come and how
  * many there will be. Throws CheckpointError or AllocationError.
  */
 export async function loadDecoderWeights(
@@ -69,11 +78,11 @@ export async function loadDecoderWeights(
   checkpoint: Checkpoint,
   config: DecoderConfig,
   names: DecoderNames,
-  range: { readonly from: number; readonly to: number },
+  range: DecoderRange,
   onRead: (loaded: number, total: number) => void = () => {},
   quantisation?: Quantisation,
 ): Promise<DecoderWeights> {
-  const { from, to } = range;
+  const { from, to, headless = false } = range;
   if (!(from >= 0 && from < to && to <= config.layers.length)) {
     throw new RangeError(`layers ${from} to ${to} of a model of ${config.layers.length}`);
   }
@@ -90,6 +99,7 @@ export async function loadDecoderWeights(
   const { hiddenSize, vocabSize, learnedPositions } = config;
   const isFirst = from === 0;
   const isLast = to === config.layers.length;
+  const hasHead = isLast && !headless;
   const place = { gpu, tensors, config };
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
   const findMatrix = (
@@ -101,21 +111,21 @@ export async function loadDecoderWeights(
     const source = wanted && name ? tensors.matrix(name, rows, hiddenSize, keep) : undefined;
     return async () => source && WeightMatrix.load(gpu, hiddenSize, [source]);
   };
-  const loadEmbedding = findMatrix(isFirst || (isLast && config.tiedHead), names.embedding, vocabSize);
+  const loadEmbedding = findMatrix(isFirst || (hasHead && config.tiedHead), names.embedding, vocabSize);
   if (learnedPositions !== undefined && !names.positions) throw new Error('positions have no name');
   const hasPositions = isFirst && learnedPositions !== undefined;
   // Small, and a few of its columns are far larger than the rest of their blocks.
   const loadPositions = findMatrix(hasPositions, names.positions, learnedPositions ?? 0, 'as it is');
   const loadLayers = Array.from({ length: to - from }, (_, i) => findLayer(place, from + i, names.layer(from + i)));
   const loadNorm = isLast ? findNorm(place, names.finalNorm) : undefined;
-  const loadHead = findMatrix(isLast && !config.tiedHead, names.head, vocabSize);
+  const loadHead = findMatrix(hasHead && !config.tiedHead, names.head, vocabSize);
 
   const embedding = await loadEmbedding();
   const positions = await loadPositions();
   const layers: DecoderLayerWeights[] = [];
   for (const load of loadLayers) layers.push(await load());
   const finalNorm = await loadNorm?.();
-  const head = (await loadHead()) ?? (isLast ? embedding : undefined);
+  const head = (await loadHead()) ?? (hasHead ? embedding : undefined);
   return {
     ...{ from, to, positions, layers, finalNorm, head },
     embedding: isFirst ? embedding : undefined,

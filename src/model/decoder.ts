@@ -38,11 +38,16 @@ export interface DecoderPlace {
   readonly adapters: AdapterRoom;
 }
 
-interface Head {
+/** The final norm of the rows that are asked for. */
+interface Finish {
   readonly norm: RowsKernel;
+  readonly normed: GPUBuffer;
+}
+
+/** What makes logits of them. */
+interface Head {
   readonly tiles: readonly Linear[];
   readonly tileRows: number;
-  readonly normed: GPUBuffer;
   readonly logits: GPUBuffer;
 }
 
@@ -59,6 +64,7 @@ export class Decoder implements ForwardModel {
   readonly #entry: Entry | undefined;
   readonly #layers: readonly DecoderLayer[];
   readonly #first: number;
+  readonly #finish: Finish | undefined;
   readonly #head: Head | undefined;
   readonly #adapters: DecoderAdapters;
 
@@ -67,7 +73,7 @@ export class Decoder implements ForwardModel {
     hiddenStride: number,
     entry: Entry | undefined,
     layers: readonly DecoderLayer[],
-    head: Head | undefined,
+    [finish, head]: readonly [Finish | undefined, Head | undefined],
     adapters: DecoderAdapters,
   ) {
     this.#adapters = adapters;
@@ -75,6 +81,7 @@ export class Decoder implements ForwardModel {
     this.hiddenStride = hiddenStride;
     this.#entry = entry;
     this.#layers = layers;
+    this.#finish = finish;
     this.#head = head;
     this.layerCount = layers.length;
   }
@@ -93,11 +100,10 @@ export class Decoder implements ForwardModel {
         }),
       ),
     ]);
+    const finish = weights.finalNorm && (await createFinish(gpu, config, weights.finalNorm, stream, place));
     const [entry, head, ...layers] = await Promise.all([
       weights.embedding && createEntry(gpu, config, weights, stream, place.lastIds),
-      weights.head && weights.finalNorm
-        ? createHead(gpu, config, weights.head, weights.finalNorm, stream, place)
-        : undefined,
+      weights.head && finish && createHead(gpu, config, weights.head, finish.normed, place),
       ...weights.layers.map((layer, i) =>
         DecoderLayer.create(gpu, config, weights.from + i, layer, {
           ...{ stream, scratch, kv: place.kv[i]!, tables, attentionParts },
@@ -106,7 +112,7 @@ export class Decoder implements ForwardModel {
       ),
     ]);
     const adapters = new DecoderAdapters(gpu, weights.layers, layers, place);
-    return new Decoder(weights.from, stream.stride, entry, layers, head, adapters);
+    return new Decoder(weights.from, stream.stride, entry, layers, [finish, head], adapters);
   }
 
   get tileRows(): number {
@@ -118,7 +124,7 @@ export class Decoder implements ForwardModel {
   }
 
   get finished(): GPUBuffer {
-    return this.#loadedHead.normed;
+    return this.#loadedFinish.normed;
   }
 
   /** Whether attention can split rows by now. */
@@ -159,7 +165,7 @@ export class Decoder implements ForwardModel {
   }
 
   finish(pass: GPUComputePassEncoder, logitsRows: number): void {
-    this.#loadedHead.norm.encode(pass, logitsRows);
+    this.#loadedFinish.norm.encode(pass, logitsRows);
   }
 
   head(pass: GPUComputePassEncoder, tile: number, rows: number): void {
@@ -171,8 +177,13 @@ export class Decoder implements ForwardModel {
     return this.#entry;
   }
 
+  get #loadedFinish(): Finish {
+    if (!this.#finish) throw new Error('the final norm is not among the loaded layers');
+    return this.#finish;
+  }
+
   get #loadedHead(): Head {
-    if (!this.#head) throw new Error('the head is not among the loaded layers');
+    if (!this.#head) throw new Error('no head was loaded');
     return this.#head;
   }
 }
@@ -209,27 +220,33 @@ async function createEntry(
   return { tokens, after };
 }
 
-async function createHead(
+async function createFinish(
   gpu: Gpu,
-  config: DecoderConfig,
-  matrix: WeightMatrix,
+  { hiddenSize, norm: { kind, epsilon } }: DecoderConfig,
   { gain, bias }: NormWeights,
   { hidden }: ResidualStream,
   { step, maxLogitsRows }: DecoderPlace,
-): Promise<Head> {
-  const { hiddenSize, vocabSize, logitsScale, logitsCap } = config;
-  // A tile is what one matrix-vector product takes: the head's weights are read once for it.
-  const tileRows = Math.min(MATVEC_COLUMNS.at(-1)!, maxLogitsRows);
-  const [normed, logits] = await Promise.all([
-    gpu.storage('final normed', maxLogitsRows * rowWords(hiddenSize) * 16),
-    gpu.storage('logits', tileRows * vocabSize * 4),
-  ]);
-  const shape = { columns: hiddenSize, epsilon: config.norm.epsilon, of: 'logits' } as const;
+): Promise<Finish> {
+  const normed = await gpu.storage('final normed', maxLogitsRows * rowWords(hiddenSize) * 16);
+  const shape = { columns: hiddenSize, epsilon, of: 'logits' } as const;
   const buffers = { step, input: hidden, weight: gain, output: normed };
   const norm: RowsKernel =
-    config.norm.kind === 'layer'
+    kind === 'layer'
       ? await LayerNorm.create(gpu, shape, { ...buffers, bias: bias! })
       : await RmsNorm.create(gpu, shape, buffers);
+  return { norm, normed };
+}
+
+async function createHead(
+  gpu: Gpu,
+  { vocabSize, logitsScale, logitsCap }: DecoderConfig,
+  matrix: WeightMatrix,
+  normed: GPUBuffer,
+  { step, maxLogitsRows }: DecoderPlace,
+): Promise<Head> {
+  // A tile is what one matrix-vector product takes: the head's weights are read once for it.
+  const tileRows = Math.min(MATVEC_COLUMNS.at(-1)!, maxLogitsRows);
+  const logits = await gpu.storage('logits', tileRows * vocabSize * 4);
   const tiles = await Promise.all(
     Array.from({ length: Math.ceil(maxLogitsRows / tileRows) }, (_, tile) =>
       Linear.create(
@@ -246,5 +263,5 @@ async function createHead(
       ),
     ),
   );
-  return { norm, tiles, tileRows, normed, logits };
+  return { tiles, tileRows, logits };
 }

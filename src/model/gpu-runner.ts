@@ -201,30 +201,6 @@ export class GpuRunner implements Runner {
     }
   }
 
-  /**
-   * Submits `batch` without its draws, and leaves its logits rows' hidden states after the final norm in rows of `into` from
-   * row `at` on, laid out as `finished` says. Throws as `step` rejects.
-   */
-  forward(batch: StepBatch, into: GPUBuffer, at: number): void {
-    const step = this.#encodeStep(batch);
-    const { gpu, model } = this.#parts;
-    const rowBytes = model.hiddenStride * 4;
-    const rows = step.logits.length;
-    this.#write(batch, step);
-    const encoder = gpu.device.createCommandEncoder({ label: 'forward step' });
-    const pass = encoder.beginComputePass({ label: 'forward step' });
-    this.#forward(pass, step, 0);
-    if (rows > 0) model.finish(pass, rows);
-    pass.end();
-    if (rows > 0) encoder.copyBufferToBuffer(model.finished, 0, into, at * rowBytes, rows * rowBytes);
-    gpu.device.queue.submit([encoder.finish()]);
-  }
-
-  /** Where hidden states that `forward` leaves are made, and numbers from one to the next. */
-  get finished(): { readonly gpu: Gpu; readonly stride: number } {
-    return { gpu: this.#parts.gpu, stride: this.#parts.model.hiddenStride };
-  }
-
   /** Compiles what LoadOptions.late left for later; see Gpu.compileLate. */
   compileLate(busy?: () => boolean): Promise<readonly ShaderError[]> {
     return this.#parts.gpu.compileLate(busy);

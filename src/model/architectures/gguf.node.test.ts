@@ -50,7 +50,12 @@ const MODELS: readonly (readonly [string, GgufConversion, Keys?])[] = [
   ['qwen3', { architecture: 'qwen3' }],
   [
     'qwen3-moe',
-    { architecture: 'qwen3moe', stacked: true, metadata: { ...experts(8, 2), expert_feed_forward_length: 40 } },
+    {
+      architecture: 'qwen3moe',
+      stacked: true,
+      // Qwen3-Coder's files speak of what they have none of.
+      metadata: { ...experts(8, 2), expert_feed_forward_length: 40, expert_shared_feed_forward_length: 0 },
+    },
   ],
   [
     'gemma2',
@@ -129,6 +134,25 @@ test.each(CASES)('$model as GGUF is the model that it is as safetensors', async 
     // Gemma's norms lose what 1 + w can't hold.
     expect(worst).toBeLessThan(how.plusOne ? 1e-4 : 1e-12);
   });
+});
+
+test("Gemma 3's windows may be listed by layers", async () => {
+  const raw = await keysOf('gemma3-newconfig');
+  const original = await openSafetensors(
+    bytesSource('m.safetensors', await golden('gemma3-newconfig', 'model.safetensors')),
+  );
+  const windows = async (...listed: readonly number[]) => {
+    // A list (9) of booleans (7).
+    const pattern = { type: 9, bytes: Uint8Array.of(7, 0, 0, 0, listed.length, 0, 0, 0, 0, 0, 0, 0, ...listed) };
+    const metadata = { 'attention.sliding_window': 16, 'attention.sliding_window_pattern': pattern };
+    const file = await writeGgufModel(original, raw, { architecture: 'gemma3', plusOne: true, metadata });
+    const { config } = await openGguf(bytesSource('m.gguf', file));
+    return architectureOf(config)
+      .readConfig(config)
+      .layers.map(({ attention }) => attention.window);
+  };
+  expect(await windows(1, 0, 0, 1)).toEqual([16, undefined, undefined, 16]);
+  await expect(windows(1, 0)).rejects.toThrow(/layer_types is .*, not one of its values for each of 4 layers/);
 });
 
 test("Gemma 2's first files don't say its caps and window, early ones of Qwen2 something of another family", async () => {
