@@ -38,6 +38,17 @@ const TYPES: ReadonlyMap<number, GgmlType> = new Map(
   (Object.keys(TYPE_NUMBERS) as GgmlType[]).map((type) => [TYPE_NUMBERS[type], type]),
 );
 
+/** Types that are not read, so that errors name them. */
+const OTHER_TYPES: Readonly<Record<number, string>> = {
+  ...{ 9: 'Q8_1', 15: 'Q8_K', 16: 'IQ2_XXS', 17: 'IQ2_XS', 18: 'IQ3_XXS', 19: 'IQ1_S', 21: 'IQ3_S', 22: 'IQ2_S' },
+  ...{ 24: 'I8', 25: 'I16', 26: 'I32', 27: 'I64', 28: 'F64', 29: 'IQ1_M', 34: 'TQ1_0', 35: 'TQ2_0' },
+};
+
+/** What GGML calls the type that GGUF numbers so, also one that is not read. */
+export function ggmlTypeName(number: number): string {
+  return TYPES.get(number) ?? OTHER_TYPES[number] ?? `number ${number}`;
+}
+
 /** The type that GGUF numbers so; undefined for one that is not read. */
 export function ggmlType(number: number): GgmlType | undefined {
   return TYPES.get(number);

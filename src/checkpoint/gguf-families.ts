@@ -14,6 +14,8 @@ function withBiases(keys: GgufKeys, mlp: boolean): Pick<Required<GgufFamily>, 'c
 
 /** Llama, SmolLM2 and what else is LlamaForCausalLM; Mistral where there is a window, Mixtral where there are experts. */
 const llama = ggufDecoder('llama', (keys) => {
+  // The first files say in which order rows of queries and keys are: that of all files since.
+  keys.only('tensor_data_layout', 'Meta AI original pth');
   const count = keys.count('expert_count') ?? 0;
   const chosen = keys.count('expert_used_count');
   const window = keys.count('attention.sliding_window');
@@ -88,8 +90,9 @@ const qwen3Moe = ggufDecoder('qwen3moe', (keys) => {
   const { config, shape } = withBiases(keys, false);
   const count = keys.size('expert_count');
   const size = keys.size('expert_feed_forward_length');
-  // Of dense layers, of which these files have none.
+  // Of dense layers, of which these files have none; and of an expert that all tokens share, of which they have none either.
   keys.count('feed_forward_length');
+  keys.same('expert_shared_feed_forward_length', 0, 'none');
   return {
     architecture: 'Qwen3MoeForCausalLM',
     modelType: 'qwen3_moe',
@@ -117,6 +120,14 @@ function queryScale({ hidden, layers, heads, headSize }: GgufSizes, largest: num
   return layers === largest ? hidden / heads : headSize;
 }
 
+/** Which of Gemma 3's layers have a window: one of so many has none, or a list by layers. */
+function windowPattern(keys: GgufKeys): Readonly<Record<string, unknown>> {
+  const key = 'attention.sliding_window_pattern';
+  const listed = keys.booleans(key);
+  if (listed === undefined) return { sliding_window_pattern: keys.optionalSize(key) ?? 6 };
+  return { layer_types: listed.map((windowed) => (windowed ? 'sliding_attention' : 'full_attention')) };
+}
+
 const gemma2 = ggufDecoder('gemma2', (keys, sizes) => ({
   architecture: 'Gemma2ForCausalLM',
   modelType: 'gemma2',
@@ -141,7 +152,7 @@ const gemma3 = ggufDecoder(
       query_pre_attn_scalar: queryScale(sizes, 62),
       final_logit_softcapping: keys.number('final_logit_softcapping') ?? null,
       sliding_window: keys.count('attention.sliding_window') || null,
-      sliding_window_pattern: keys.optionalSize('attention.sliding_window_pattern') ?? 6,
+      ...windowPattern(keys),
       rope_local_base_freq: keys.number('rope.freq_base_swa') ?? 10_000,
     },
     shape: { norms: 'both', plusOne: true, qkNorm: 'head' },

@@ -29,6 +29,17 @@ export class GgufKeys {
     return this.#metadata.string(this.#name(key));
   }
 
+  /** A list of them; undefined where the key is absent or has a single value. */
+  booleans(key: string): readonly boolean[] | undefined {
+    return this.#metadata.booleans(this.#name(key));
+  }
+
+  /** Refuses any other text than `value`, but absence. */
+  only(key: string, value: string): void {
+    const own = this.string(key);
+    if (own !== undefined && own !== value) this.fail(key, `is ${JSON.stringify(own)}; only ${value} is known`);
+  }
+
   boolean(key: string): boolean | undefined {
     return this.#metadata.boolean(this.#name(key));
   }

@@ -80,6 +80,24 @@ describe('config', () => {
     });
   });
 
+  it.each([
+    ['<|im_end|>', 3, [2, 4]],
+    ['<end_of_turn>', 4, [2, 4]],
+    // Of another type it is a text like any other.
+    ['<|end|>', 1, [2]],
+    ['<|start|>', 3, [2]],
+  ])('ends at %s of type %i, as llama.cpp does, though the file has no id for it', async (text, type, ends) => {
+    const tokens = ['<unk>', '<s>', '</s>', '▁', text, 'b', 'ab', '▁ab'];
+    const types = { 'tokenizer.ggml.token_type': Int32Array.of(2, 3, 3, 1, type, 1, 1, 1) };
+    expect((await raw({ 'tokenizer.ggml.tokens': tokens, ...types })).eos_token_id).toEqual(ends);
+  });
+
+  it('knows the order of rows that the first files tell, and no other', async () => {
+    const layout = (value: string) => ({ 'llama.tensor_data_layout': value });
+    expect(await raw(layout('Meta AI original pth'))).toEqual(await raw({}));
+    expect(await refusal(layout('reference'))).toMatch(/tensor_data_layout is "reference"; only Meta AI original pth/);
+  });
+
   it('is a Mistral where there is a window, and then has no biases', async () => {
     const window = { 'llama.attention.sliding_window': 5 };
     expect(await raw(window)).toMatchObject({ architectures: ['MistralForCausalLM'], sliding_window: 5 });

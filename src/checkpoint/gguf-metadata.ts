@@ -136,6 +136,13 @@ export class GgufMetadata {
     return this.#wrong(key, value, 'a list of texts');
   }
 
+  /** A list of them; undefined where the value is no list. */
+  booleans(key: string): readonly boolean[] | undefined {
+    const value = this.get(key);
+    if (!Array.isArray(value)) return undefined;
+    return value.every((each) => typeof each === 'boolean') ? value : this.#wrong(key, value, 'a list of booleans');
+  }
+
   numbers(key: string): ArrayLike<number> | undefined {
     const value = this.get(key);
     if (value === undefined) return undefined;

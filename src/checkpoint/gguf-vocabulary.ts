@@ -3,6 +3,11 @@ import type { Gguf } from './gguf.ts';
 /** GGUF's token types. */
 export const TOKEN_TYPE = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
 
+/** Tokens after which a turn, or a text, is over; files needn't have ids for them (https://github.com/ggml-org/llama.cpp, llama-vocab). */
+const END_TEXTS = new Set([
+  ...['<|eot_id|>', '<|eom_id|>', '<|im_end|>', '<|end|>', '<end_of_turn>', '<|endoftext|>', '<|end_of_text|>'],
+]);
+
 /** What a GGUF file says of tokens, whatever the tokenizer. */
 export interface GgufVocabulary {
   /** Texts by id. */
@@ -49,7 +54,9 @@ export function ggufVocabulary({ metadata }: Gguf): GgufVocabulary {
     return value < tokens.length ? value : metadata.fail(key, `is ${value} of ${tokens.length} tokens`);
   };
   const eos = id('eos');
-  const ends = [eos, id('eot'), id('eom')].filter((end) => end !== undefined);
+  const isMarked = (token: number) => types[token] === TOKEN_TYPE.control || types[token] === TOKEN_TYPE.userDefined;
+  const found = tokens.flatMap((text, token) => (END_TEXTS.has(text) && isMarked(token) ? [token] : []));
+  const ends = [eos, id('eot'), id('eom'), ...found].filter((end) => end !== undefined);
   return {
     ...{ tokens, types, eos, bos: id('bos'), unknown: id('unknown'), padding: id('padding') },
     ends: [...new Set(ends)],

@@ -154,7 +154,8 @@ describe('tensors', () => {
   it.each<[string, GgufParts, RegExp]>([
     ['no dimension', one({ sizes: [] }), /"t": it has 0 dimensions/],
     ['five dimensions', one({ sizes: [1, 1, 1, 1, 1] }), /"t": it has 5 dimensions/],
-    ['an unknown type', one({ type: 16 }), /"t": GGML type 16 is not read; .*IQ4_XS/],
+    ['an unknown type', one({ type: 16 }), /"t": GGML type IQ2_XXS is not read; .*IQ4_XS/],
+    ['a type that GGML has not', one({ type: 99 }), /"t": GGML type number 99 is not read/],
     ['rows cut inside a block', one({ type: 'Q4_0', sizes: [48, 2] }), /"t": rows of 48 values .* Q4_0 blocks of 32/],
     ['an absurd size', one({ sizes: [1n << 62n, 4] }), /"t": shape \[4, 4611686018427387904\] is absurd/],
     ['sizes that overflow', one({ sizes: [1n << 32n, 1n << 32n] }), /"t": shape .* is absurd/],

@@ -2,7 +2,7 @@ import type { ByteSource } from './byte-source.ts';
 import { checkOverlaps } from './check-overlaps.ts';
 import { type Checkpoint, CheckpointError, type TensorInfo } from './checkpoint.ts';
 import { type BlockFormat, firstBadBlock } from './ggml-block.ts';
-import { GGML_FORMATS, ggmlType, isGgmlType } from './ggml-types.ts';
+import { GGML_FORMATS, ggmlType, ggmlTypeName, isGgmlType } from './ggml-types.ts';
 import { GgufCursor } from './gguf-cursor.ts';
 import { GgufMetadata, type GgufValue, readGgufValue } from './gguf-metadata.ts';
 
@@ -105,7 +105,8 @@ async function readTensorInfo(cursor: GgufCursor, file: string): Promise<PlacedT
   const sizes = Array.from({ length: dimensions }, () => cursor.u64());
   const type = cursor.u32();
   const relative = cursor.u64();
-  const dtype = ggmlType(type) ?? fail(`GGML type ${type} is not read; ${Object.keys(GGML_FORMATS).join(', ')} are`);
+  const dtype =
+    ggmlType(type) ?? fail(`GGML type ${ggmlTypeName(type)} is not read; ${Object.keys(GGML_FORMATS).join(', ')} are`);
   const format: BlockFormat = GGML_FORMATS[dtype];
   const innermost = sizes[0]!;
   if (innermost % BigInt(format.values) !== 0n) {

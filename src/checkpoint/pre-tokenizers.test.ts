@@ -86,6 +86,24 @@ describe('byte-level BPE', () => {
     expect((tokenizer.pre_tokenizer!(words.join('')) as string[]).map(read)).toEqual(words);
   });
 
+  it.each([
+    ['llama3', 'llama-bpe'],
+    ['llama-v3', 'llama-bpe'],
+    ['falcon3', 'llama-bpe'],
+    ['pixtral', 'llama-bpe'],
+    ['smaug-bpe', 'dbrx'],
+    ['phi-2', 'gpt-2'],
+    ['megrez', 'qwen2'],
+  ])('knows %s for %s', async (alias, name) => {
+    const of = async (pre: string) => (await openTokenizer({ ...byteLevel, bos_token_id: END, pre })).tokenizerJson();
+    expect(await of(alias)).toBe(await of(name));
+  });
+
+  it('cuts as Qwen 2 does for the models distilled into it, and leaves characters as they are', async () => {
+    const of = async (pre: string) => JSON.parse((await openTokenizer({ ...byteLevel, pre })).tokenizerJson());
+    expect(await of('deepseek-r1-qwen')).toEqual({ ...(await of('qwen2')), normalizer: null });
+  });
+
   it('takes "default" where the file names none', async () => {
     expect((await openTokenizer({ ...byteLevel, pre: undefined })).tokenizerJson()).toBe(
       (await openTokenizer({ ...byteLevel, pre: 'default' })).tokenizerJson(),

@@ -54,7 +54,12 @@ export const PRE_TOKENIZERS: Readonly<Record<string, PreTokenizer>> = {
   smollm: SINGLE_DIGITS,
   starcoder: SINGLE_DIGITS,
   'llama-bpe': LLAMA_3,
-  qwen2: QWEN_2,
+  // The first files' names for it, and models with its tokenizer's habits.
+  ...{ llama3: LLAMA_3, 'llama-v3': LLAMA_3, falcon3: LLAMA_3, pixtral: LLAMA_3 },
+  // SmolLM3.
+  'smaug-bpe': CL100K,
+  ...{ qwen2: QWEN_2, megrez: QWEN_2, 'deepseek-r1-qwen': { splits: QWEN_2.splits } },
+  'phi-2': GPT_2,
   olmo: GPT_2,
   refact: SINGLE_DIGITS,
   dbrx: CL100K,

@@ -117,7 +117,7 @@ describe.skipIf(file === undefined)('SmolLM2-135M-Instruct, Q4_1 (fetched by npm
       ...{ bos_token: '<|im_start|>', eos_token: '<|im_end|>', pad_token: '<|im_end|>', add_bos_token: false },
       chat_template: metadata['tokenizer.chat_template'],
     });
-    expect(model.config).toMatchObject({ eosTokenIds: [2], bosTokenId: 1, padTokenId: 2, vocabSize: 49_152 });
+    expect(model.config).toMatchObject({ eosTokenIds: [2, 0], bosTokenId: 1, padTokenId: 2, vocabSize: 49_152 });
     expect(model.config.raw).toMatchObject({
       ...{ num_hidden_layers: 30, num_attention_heads: 9, num_key_value_heads: 3, head_dim: 64 },
       ...{ hidden_size: 576, intermediate_size: 1536, max_position_embeddings: 8192, rope_theta: 100_000 },
