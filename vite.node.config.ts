@@ -10,7 +10,12 @@ export default defineConfig({
     ssr: true,
     minify: false,
     rolldownOptions: {
-      input: { shoal: 'src/cli/main.ts', tools: 'src/cli/tools.ts' },
+      input: {
+        shoal: 'src/cli/main.ts',
+        tools: 'src/cli/tools.ts',
+        // A thread's entry, which the relay finds beside itself.
+        'tokenizer-worker': 'src/relay/model/tokenizer-worker.ts',
+      },
       output: { entryFileNames: '[name].js', chunkFileNames: '[name]-[hash].js' },
     },
   },

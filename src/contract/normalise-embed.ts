@@ -7,9 +7,9 @@ import { MAX_RESPONSE_BYTES } from './response-size.ts';
 
 /** Texts of one request that are served; a pair counts as one. */
 const MAX_TEXTS = 128;
-/** UTF-16 units of all texts of a request: what tokenising them takes is the relay's own time. */
+/** UTF-16 units of all texts of a request. */
 const MAX_TEXTS_LENGTH = 65_536;
-/** UTF-16 units of one text, or pair, which holds up all else meanwhile: of the worst tokenizers' worst text some 200 ms. */
+/** UTF-16 units of one text, or pair: of the worst tokenizers' worst text some 200 ms, and others' texts wait meanwhile. */
 const MAX_TEXT_LENGTH = 8_192;
 
 /** What a vector of so many numbers takes in a message. */
@@ -34,7 +34,7 @@ export interface Padding {
   readonly side: 'left' | 'right';
 }
 
-/** The ids of texts, as the model's tokenizer makes them, special tokens included; of pairs with a `pair`. */
+/** The ids of a text, as the model's tokenizer makes them, special tokens included; of two looked at together with a `pair`. */
 export type EncodeTexts = (text: string, pair: string | undefined) => Promise<EmbedInput>;
 
 /**

@@ -13,20 +13,14 @@ import { embedResponse } from './embed-response.ts';
 import type { Job } from './job.ts';
 import type { ServedVectors } from './model/served-vectors.ts';
 
-/** Checks a request for vectors, and tokenises its texts. Throws ContractError. */
+/** Checks a request for vectors, and tokenises its texts. Rejects with ContractError, or as `encode` does. */
 export async function normaliseEmbed(
   request: EmbedRequest,
   limits: EmbedLimits,
-  encoder: () => Promise<EncodeTexts>,
+  encode: EncodeTexts,
 ): Promise<NormalisedRequest> {
   checkEmbed(request, limits);
-  // The tokenizer is read for texts only: nearly all requests bring ids.
-  const encode = request.texts.length > 0 ? await encoder() : noTexts;
   return embedJobRequest(request, await embedInputs(request, limits, encode), limits);
-}
-
-function noTexts(): never {
-  throw new Error('a request without texts has none to be tokenised');
 }
 
 /** Waits for a job's vectors. Rejects with ConnectError: as the job failed, or as its client left. */

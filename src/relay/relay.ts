@@ -26,6 +26,7 @@ import { Metrics } from './metrics.ts';
 import { CurrentModel } from './model/current-model.ts';
 import { modelPlaces } from './model/model-places.ts';
 import { openModel } from './model/open-model.ts';
+import { TextEncoder } from './model/text-encoder.ts';
 import { FleetHistory } from './monitor/fleet-history.ts';
 import { fleetMonitorService } from './monitor/fleet-monitor-service.ts';
 import { RecentRequests } from './monitor/recent-requests.ts';
@@ -159,8 +160,10 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
     closed: shutdown.signal,
   });
 
+  const texts = new TextEncoder(current, log);
   const scheduler = schedulerService({
     current,
+    texts,
     adapters,
     fleet,
     table,
@@ -240,6 +243,7 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
 
   async function close(): Promise<void> {
     closing = true;
+    texts.close();
     audits.close();
     history.close();
     fleet.changed.notify();

@@ -27,7 +27,8 @@ import { loadsOf } from './loads.ts';
 import { loraRpcs } from './lora/lora-rpcs.ts';
 import type { ServedAdapters } from './lora/served-adapters.ts';
 import type { Metrics } from './metrics.ts';
-import { TextEncoder } from './model/text-encoder.ts';
+import type { CurrentModel } from './model/current-model.ts';
+import type { TextEncoder } from './model/text-encoder.ts';
 import type { FleetHistory } from './monitor/fleet-history.ts';
 import type { RecentRequests } from './monitor/recent-requests.ts';
 import type { SchedulePolicyName } from './options.ts';
@@ -41,7 +42,8 @@ import { toConnectError } from './to-connect-error.ts';
 import { readTrace } from './trace-context.ts';
 
 export interface SchedulerParts {
-  readonly model: ServedModel;
+  readonly current: CurrentModel;
+  readonly texts: TextEncoder;
   readonly adapters: ServedAdapters;
   readonly fleet: Fleet;
   readonly table: JobTable;
@@ -54,15 +56,16 @@ export interface SchedulerParts {
   readonly packageVersion: string;
   readonly ranks: number | undefined;
   readonly schedulePolicy: SchedulePolicyName;
+  /** Whether requests are taken, and nodes are there or on their way. */
+  readonly serving: () => boolean;
   /** True once the relay closes. */
   readonly closing: () => boolean;
 }
 
 /** What the gateway talks to. Prompts stay out of logs and metrics; counts go in. */
 export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof SglangScheduler> {
-  const { model, fleet, table, router, audits, metrics, history, recent, log } = parts;
+  const { current, texts, fleet, table, router, audits, metrics, history, recent, log } = parts;
   const profiles = new Profiles(fleet, log);
-  const texts = new TextEncoder(model);
   const kvEvents = new KvEvents(fleet.prefixes);
   const startedAtMs = Date.now();
   const started = performance.now();
@@ -96,17 +99,19 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     return job;
   }
 
-  async function* generate(request: GenerateRequest, context: HandlerContext): AsyncGenerator<GenerateResponse> {
+  /** Takes a request on. `end` is to be called once its answer is over, in whatever way. Rejects with ConnectError. */
+  async function begin(
+    requestId: string,
+    context: HandlerContext,
+    normalise: () => NormalisedRequest | Promise<NormalisedRequest>,
+  ): Promise<{ readonly job: Job; readonly ids: RequestIds; readonly end: () => void }> {
     lastRequestAtMs = Date.now();
     if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
     const trace = readTrace(context.requestHeader);
-    const ids = requestIds(request.requestId, trace);
+    const ids = requestIds(requestId, trace);
     let job: Job;
     try {
-      if (model.task !== 'generate') throw unserves('Generate', model);
-      job = admit(normaliseRequest(request, limitsOf(parts)), principalOf(context.values).key, trace?.traceparent);
-      const { timestamp } = request;
-      if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
+      job = admit(await normalise(), principalOf(context.values).key, trace?.traceparent);
     } catch (error) {
       throw refused(error, ids);
     }
@@ -117,9 +122,27 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     };
     if (context.signal.aborted) leave();
     context.signal.addEventListener('abort', leave, { once: true });
+    const end = () => {
+      context.signal.removeEventListener('abort', leave);
+      // Who answered, for the page's playground.
+      const ranks = job.stays.map(({ rank }) => rank);
+      if (ranks.length > 0) context.responseTrailer.set('x-shoal-ranks', ranks.join(','));
+      logEnd(log, ids, job);
+      leave();
+    };
+    return { job, ids, end };
+  }
+
+  async function* generate(request: GenerateRequest, context: HandlerContext): AsyncGenerator<GenerateResponse> {
+    const { job, ids, end } = await begin(request.requestId, context, () => {
+      if (current.now.task !== 'generate') throw unserves('Generate', current.now);
+      return normaliseRequest(request, limitsOf(parts));
+    });
     try {
+      const { timestamp } = request;
+      if (timestamp) metrics.transit(Date.now() / 1000 - Number(timestamp.seconds) - timestamp.nanos / 1e9);
       const packed = !/json/i.test(context.requestHeader.get('content-type') ?? '');
-      const form = { packed, lastLayer: (model.layers ?? 0) - 1 };
+      const form = { packed, lastLayer: (current.now.layers ?? 0) - 1 };
       const sink = context.values.get(frameSinkKey);
       if (sink) await pushJob(job, form, sink);
       else yield* streamJob(job, form);
@@ -136,46 +159,23 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       if (job.messages > 0) yield errorOf(job, fault);
       throw toConnectError(fault);
     } finally {
-      context.signal.removeEventListener('abort', leave);
-      // Who answered, for the page's playground.
-      const ranks = job.stays.map(({ rank }) => rank);
-      if (ranks.length > 0) context.responseTrailer.set('x-shoal-ranks', ranks.join(','));
-      logEnd(log, ids, job);
-      leave();
+      end();
     }
   }
 
   async function embed(request: EmbedRequest, context: HandlerContext): Promise<EmbedResponse> {
-    lastRequestAtMs = Date.now();
-    if (parts.closing()) throw new ConnectError('The relay is closing.', Code.Unavailable);
-    const trace = readTrace(context.requestHeader);
-    const ids = requestIds(request.requestId, trace);
-    const { vectors } = model;
-    let job: Job;
-    try {
-      if (!vectors) throw unserves('Embed', model);
+    const { vectors } = current.now;
+    const { job, end } = await begin(request.requestId, context, () => {
+      if (!vectors) throw unserves('Embed', current.now);
       const limits = { ...limitsOf(parts), ...vectors, classifies: vectors.classes !== undefined };
-      const normalised = await normaliseEmbed(request, limits, () => texts.encoder());
-      job = admit(normalised, principalOf(context.values).key, trace?.traceparent);
-    } catch (error) {
-      throw refused(error, ids);
-    }
-    const leave = () => {
-      job.leave();
-      table.remove(job);
-    };
-    if (context.signal.aborted) leave();
-    context.signal.addEventListener('abort', leave, { once: true });
+      return normaliseEmbed(request, limits, (text, pair) => texts.encode(text, pair, context.signal));
+    });
     try {
-      return await answerEmbed(job, vectors, context);
+      return await answerEmbed(job, vectors!, context);
     } catch (error) {
       throw toConnectError(error);
     } finally {
-      context.signal.removeEventListener('abort', leave);
-      const ranks = job.stays.map(({ rank }) => rank);
-      if (ranks.length > 0) context.responseTrailer.set('x-shoal-ranks', ranks.join(','));
-      logEnd(log, ids, job);
-      leave();
+      end();
     }
   }
 
@@ -205,23 +205,25 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
     },
 
     healthCheck() {
-      const serving = fleet.serving.length;
-      const healthy = serving > 0 && !parts.closing();
+      const healthy = parts.serving();
       const why = parts.closing()
         ? 'The relay is closing.'
         : 'No node is serving: open the page of the relay in a browser.';
-      return create(HealthCheckResponseSchema, { healthy, message: healthy ? `${serving} serving` : why });
+      const loading = router.phase === 'loading' ? ', others load other weights' : '';
+      const serving = `${fleet.serving.length} serving${loading}`;
+      return create(HealthCheckResponseSchema, { healthy, message: healthy ? serving : why });
     },
 
-    getModelInfo: () => modelInfoOf(model),
+    getModelInfo: () => modelInfoOf(current.now),
 
     getServerInfo: () =>
-      serverInfoOf(model, fleet.serving, {
+      serverInfoOf(current.now, fleet.serving, {
         packageVersion: parts.packageVersion,
         startedAtMs,
         uptimeSeconds: (performance.now() - started) / 1000,
         activeRequests: [...table.jobs].filter((job) => job.outcome === undefined).length,
         paused: fleet.paused,
+        loading: router.phase === 'loading',
         lastRequestAtMs,
         ranks: parts.ranks,
         schedulePolicy: parts.schedulePolicy,
@@ -253,7 +255,7 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       }
     },
 
-    getTokenizer: () => model.tokenizer.chunks(),
+    getTokenizer: () => current.now.tokenizer.chunks(),
 
     startProfile(request) {
       try {
@@ -269,7 +271,8 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
   };
 }
 
-function limitsOf({ model, adapters, fleet, ranks, schedulePolicy }: SchedulerParts): ModelLimits {
+function limitsOf({ current, adapters, fleet, ranks, schedulePolicy }: SchedulerParts): ModelLimits {
+  const model = current.now;
   const poolTokens = fleet.largestPool;
   return {
     vocabSize: model.vocabSize,
