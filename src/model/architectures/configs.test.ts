@@ -81,8 +81,8 @@ describe.each([
     expect(refuse({ intermediate_size: undefined })).toMatch(/intermediate_size is undefined, not a size/);
     const key = architecture.startsWith('Gemma') ? 'hidden_activation' : 'hidden_act';
     expect(refuse({ [key]: 'mish' })).toMatch(/is "mish"; known: silu, /);
-    expect(refuse({ rope_scaling: { type: 'dynamic', factor: 2 } })).toMatch(
-      /rope_scaling\.type is "dynamic"; known: default, /,
+    expect(refuse({ rope_scaling: { type: 'mrope', mrope_section: [1, 1, 2] } })).toMatch(
+      /rope_scaling\.type is "mrope"; known: default, /,
     );
     expect(refuse({ rope_scaling: 'yarn' })).toMatch(/rope_scaling is "yarn", not an object/);
   });

@@ -15,7 +15,7 @@ export interface RopeDefaults {
 type Keys = Readonly<Record<string, unknown>>;
 
 /** Kinds that any family of the reference may have. */
-const KINDS = ['linear', 'llama3', 'yarn'];
+const KINDS = ['linear', 'llama3', 'yarn', 'dynamic'];
 
 /**
  * The rotary embedding that a config asks for: rope_theta with rope_scaling, or the newer rope_parameters with both in
@@ -120,7 +120,7 @@ class RopeKeys {
       const key = newer == null ? 'type' : 'rope_type';
       this.#keys.fail(`${this.#name}.${key} is ${JSON.stringify(kind)}; known: ${['default', ...kinds].join(', ')}`);
     }
-    const scaling = this.#scaling(known as RopeScaling['kind'], rotated, original);
+    const scaling = this.#scaling(known as RopeScaling['kind'] | 'dynamic', rotated, original);
     for (const [key, value] of Object.entries(this.#object)) {
       if (!this.#read.has(key) && value !== null && value !== false) {
         this.#keys.fail(`${this.#name}.${key} is ${JSON.stringify(value)}, a setting that is not served`);
@@ -129,8 +129,12 @@ class RopeKeys {
     return ropeConfig(rotated, theta, scaling);
   }
 
-  #scaling(kind: RopeScaling['kind'], rotated: number, original?: number): RopeScaling {
+  #scaling(kind: RopeScaling['kind'] | 'dynamic', rotated: number, original?: number): RopeScaling {
     switch (kind) {
+      case 'dynamic':
+        // The base grows with sequences longer than max_position_embeddings, and none is.
+        this.#needed('factor');
+        return { kind: 'default' };
       case 'default':
         // Newer files of Phi-3 have it in any case.
         this.#number('original_max_position_embeddings');

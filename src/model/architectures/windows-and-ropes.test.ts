@@ -87,7 +87,13 @@ describe('ropes', () => {
     [{ rope_theta: 1, rope_scaling: yarn }, /rope_theta is 1, not above 1/],
     [{ rope_scaling: { type: 'linear' } }, /rope_scaling\.factor is undefined, not a positive number/],
     [{ rope_scaling: { type: 'linear', factor: 2, offset: 3 } }, /rope_scaling\.offset is 3, a setting/],
-    [{ rope_scaling: { type: 'longrope', factor: 2 } }, /"longrope"; known: default, linear, llama3, yarn/],
+    [{ rope_scaling: { type: 'longrope', factor: 2 } }, /"longrope"; known: default, linear, llama3, yarn, dynamic$/],
+    [{ rope_scaling: { type: 'dynamic' } }, /rope_scaling\.factor is undefined, not a positive number/],
+    // The reference takes no notice of it, other code does.
+    [
+      { rope_scaling: { type: 'dynamic', factor: 2, original_max_position_embeddings: 2048 } },
+      /rope_scaling\.original_max_position_embeddings is 2048/,
+    ],
     [{ rope_scaling: { type: 'constructor' } }, /"constructor"; known/],
     [{ rope_scaling: { rope_type: 7 } }, /rope_type is 7; known/],
     [{ rope_parameters: { full_attention: { rope_type: 'default' } } }, /rope_parameters\.full_attention is \{/],
@@ -101,11 +107,18 @@ describe('ropes', () => {
     expect(refusal('LlamaForCausalLM', keys)).toMatch(reason);
   });
 
+  test('dynamic stretches only what is longer than max_position_embeddings, which no sequence is here', () => {
+    expect(read('LlamaForCausalLM', { rope_scaling: { type: 'dynamic', factor: 4 } })).toEqual(
+      read('LlamaForCausalLM'),
+    );
+  });
+
   test("yarn's attention factor: told, of two scales, or of the factor; the factor that of contexts where none is told", () => {
     const factorOf = (more: Keys) =>
       read('LlamaForCausalLM', { rope_scaling: { type: 'yarn', factor: 4, ...more } }).ropes[0]!.factor;
     expect(factorOf({})).toBeCloseTo(1 + 0.1 * Math.log(4), 12);
-    expect(factorOf({ finetuned: true })).toBe(factorOf({}));
+    // The reference reads neither.
+    expect(factorOf({ finetuned: true, attn_factor: 0.5 })).toBe(factorOf({}));
     expect(factorOf({ attention_factor: 1.5 })).toBe(1.5);
     const two = (1 + 0.1 * Math.log(4)) / (1 + 0.05 * Math.log(4));
     expect(factorOf({ mscale: 1, mscale_all_dim: 0.5 })).toBeCloseTo(two, 12);
