@@ -96,7 +96,9 @@ async function picture(page, name) {
  * @param {string} expression
  */
 async function until(page, expression) {
-  for (const end = Date.now() + BOUND_MS; !(await page.evaluate(expression)); await sleep(100)) {
+  // A page that hangs never answers.
+  const asked = () => Promise.race([page.evaluate(expression), sleep(BOUND_MS, false, { ref: false })]);
+  for (const end = Date.now() + BOUND_MS; !(await asked()); await sleep(100)) {
     if (Date.now() > end) throw new Error(`not within ${BOUND_MS / 1000} s: ${expression}`);
   }
 }

@@ -1,5 +1,15 @@
-import { spawnSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { fork, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
@@ -18,25 +28,63 @@ function write(profile: BrowserProfile, path: string): string {
   return whole;
 }
 
+/** Of a process that has ended. */
+function endedPid(): string {
+  return String(spawnSync(process.execPath, ['--version']).pid);
+}
+
+function newestLock(parent: string, number: number): string {
+  const generations = readdirSync(parent).flatMap((name) => {
+    const [, profile, generation] = name.split(/^(\d+)\.(\d+)\.pid$/);
+    return profile === String(number) ? [Number(generation)] : [];
+  });
+  return join(parent, `${number}.${Math.max(...generations)}.pid`);
+}
+
+/** Takes a profile when it is told to, at the same moment as others. */
+const TAKER = new URL('./testing/take-profile.ts', import.meta.url);
+const ROUNDS = process.env.SHOAL_LONG === '1' ? 500 : 25;
+
 test('one browser at a time has a profile, and what ended without a word gives its own back', () => {
   const parent = folder();
   const [first, second] = [BrowserProfile.take(parent)!, BrowserProfile.take(parent)!];
   expect(second.folder).not.toBe(first.folder);
   first.release();
   expect(BrowserProfile.take(parent)!.folder).toBe(first.folder);
-  const { pid } = spawnSync(process.execPath, ['--version']);
-  for (const left of [String(pid), '', 'none']) {
-    writeFileSync(join(parent, '2.pid'), left);
+  for (const left of [endedPid(), '', 'none']) {
+    writeFileSync(newestLock(parent, 2), left);
     const again = BrowserProfile.take(parent)!;
     expect(again.folder).toBe(second.folder);
-    expect(readFileSync(join(parent, '2.pid'), 'utf8')).toBe(String(process.pid));
+    expect(readFileSync(newestLock(parent, 2), 'utf8')).toBe(String(process.pid));
+  }
+  // Of those before one is left, so that whoever is late sees it.
+  expect(readdirSync(parent).filter((name) => name.startsWith('2.'))).toHaveLength(2);
+});
+
+test('of several processes that find the same locks of ended ones, each comes to a profile of its own', async () => {
+  const takers = Array.from({ length: 4 }, () =>
+    fork(TAKER, [], { execArgv: ['--experimental-strip-types', '--no-warnings'] }),
+  );
+  onTestFinished(() => {
+    for (const taker of takers) taker.kill();
+  });
+  await Promise.all(takers.map((taker) => once(taker, 'message')));
+  const ended = endedPid();
+  for (let round = 0; round < ROUNDS; round++) {
+    const parent = folder();
+    mkdirSync(parent);
+    for (let number = 1; number <= 8; number++) writeFileSync(join(parent, `${number}.7.pid`), ended);
+    const answers = takers.map((taker) => once(taker, 'message'));
+    for (const taker of takers) taker.send({ parent, at: Date.now() + 15 });
+    const taken = (await Promise.all(answers)).map(([path]) => path as string);
+    expect(new Set(taken).size, `round ${round}: ${taken}`).toBe(takers.length);
   }
 });
 
 test('a process with the number of one that ended without a word has its profile', () => {
   const parent = folder();
   mkdirSync(parent);
-  writeFileSync(join(parent, '1.pid'), String(process.pid));
+  writeFileSync(join(parent, '1.1.pid'), String(process.pid));
   const [first, second] = [BrowserProfile.take(parent)!, BrowserProfile.take(parent)!];
   expect(first.folder).toBe(join(parent, '1'));
   expect(second.folder).toBe(join(parent, '2'));

@@ -1,8 +1,10 @@
-import { type Dirent, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { type Dirent, linkSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** Nodes of one user on one machine whose browsers have a past. */
 const MOST = 8;
+/** Tries at one profile, where others take it and give it back at the same time. */
+const TURNS = 4;
 
 /** Locks of this process. Another file with its number is of one before it: in a container each start may have the same. */
 const held = new Set<string>();
@@ -34,9 +36,9 @@ export class BrowserProfile {
     try {
       mkdirSync(parent, { recursive: true, mode: 0o700 });
       for (let number = 1; number <= MOST; number++) {
-        const lock = join(parent, `${number}.pid`);
-        if (!lockFile(lock)) continue;
-        const profile = new BrowserProfile(join(parent, String(number)), lock);
+        const path = lock(parent, number);
+        if (path === undefined) continue;
+        const profile = new BrowserProfile(join(parent, String(number)), path);
         profile.#clean();
         return profile;
       }
@@ -55,7 +57,7 @@ export class BrowserProfile {
     }
     held.delete(this.#lock);
     try {
-      rmSync(this.#lock, { force: true });
+      writeFileSync(this.#lock, '');
     } catch {
       // It is taken back when this process has ended.
     }
@@ -88,24 +90,76 @@ function entries(folder: string): readonly Dirent[] {
   }
 }
 
-/** False: a process that lives has it. */
-function lockFile(path: string): boolean {
-  for (let turn = 0; turn < 2; turn++) {
-    try {
-      writeFileSync(path, String(process.pid), { flag: 'wx' });
-      held.add(path);
-      return true;
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
-      const pid = Number(readFileSync(path, 'utf8'));
-      if (pid === process.pid ? held.has(path) : lives(pid)) return false;
+/**
+ * Takes a profile by a lock file; undefined: a process that lives has it. Each who takes it writes a file of the next generation, and
+ * the highest one counts: of several that find the same dead one, one comes to have the next. None is written over, and none
+ * removed before there are two higher ones, so that whoever looked before sees in the end that it came too late.
+ */
+function lock(parent: string, number: number): string | undefined {
+  for (let turn = 0; turn < TURNS; turn++) {
+    const newest = highestOf(parent, number);
+    if (newest !== undefined && isHeld(lockPath(parent, number, newest))) return undefined;
+    const generation = (newest ?? 0) + 1;
+    const path = lockPath(parent, number, generation);
+    if (!writeOnce(path)) continue;
+    if (highestOf(parent, number) !== generation) {
       rmSync(path, { force: true });
+      continue;
     }
+    held.add(path);
+    for (const old of generationsOf(parent, number)) {
+      if (old < generation - 1) rmSync(lockPath(parent, number, old), { force: true });
+    }
+    return path;
   }
-  return false;
+  return undefined;
 }
 
-/** One that can't be read was written by a process that ended just then. */
+function lockPath(parent: string, number: number, generation: number): string {
+  return join(parent, `${number}.${generation}.pid`);
+}
+
+function generationsOf(parent: string, number: number): readonly number[] {
+  return readdirSync(parent).flatMap((name) => {
+    const [, profile, generation] = /^(\d+)\.(\d+)\.pid$/.exec(name) ?? [];
+    return Number(profile) === number ? [Number(generation)] : [];
+  });
+}
+
+function highestOf(parent: string, number: number): number | undefined {
+  const all = generationsOf(parent, number);
+  return all.length > 0 ? Math.max(...all) : undefined;
+}
+
+/** False where the file is there. It is never seen without its content: that would look as if its process had ended. */
+function writeOnce(path: string): boolean {
+  const draft = `${path}.${process.pid}`;
+  writeFileSync(draft, String(process.pid));
+  try {
+    linkSync(draft, path);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return false;
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
+function isHeld(path: string): boolean {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    // Two have come since.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+    throw error;
+  }
+  const pid = Number(text);
+  return pid === process.pid ? held.has(path) : lives(pid);
+}
+
+/** None is the number of one that was given back. */
 function lives(pid: number): boolean {
   if (!Number.isSafeInteger(pid) || pid < 1) return false;
   try {

@@ -2,7 +2,7 @@ import { EventEmitter } from 'node:events';
 import type { Browser, Page } from 'playwright-core';
 import { expect, test, vi } from 'vitest';
 import { candidates } from './find-browser.ts';
-import { browserArgs, hasDisplay, nodeUrl, pollPage } from './launch-browser.ts';
+import { browserArgs, hasAdapter, hasDisplay, nodeUrl, pollPage } from './launch-browser.ts';
 import { NodeKeeper } from './node-keeper.ts';
 
 test('Chrome comes before Chromium before Edge, on every system', () => {
@@ -55,6 +55,7 @@ test("a node's address has its token where no server sees it", () => {
 test('a page that never answers is not waited for any longer than was asked', async () => {
   const hangs = { evaluate: () => new Promise(() => {}) } as unknown as Page;
   await expect(pollPage(hangs, 'true', 50)).rejects.toThrow('not within 0.05 s: true');
+  expect(await hasAdapter(hangs, 50)).toBe(false);
 });
 
 test('a browser that ended before it was kept is an end', async () => {

@@ -19,6 +19,8 @@ export interface BrowserChoice {
 const LAUNCH_BOUND_MS = 30_000;
 const GOTO_BOUND_MS = 20_000;
 const STATE_BOUND_MS = 5_000;
+/** A driver that hangs gives no adapter. */
+const ADAPTER_BOUND_MS = 20_000;
 
 /** Whether a window could be shown to somebody. */
 export function hasDisplay(
@@ -124,7 +126,7 @@ export async function openNode(choice: BrowserChoice, webUrl: URL, options: Open
     logPage(page, log);
     if (!choice.softwareGpu) {
       await gotoPage(page, new URL('/healthz', webUrl));
-      if (!(await page.evaluate(HAS_ADAPTER))) {
+      if (!(await hasAdapter(page))) {
         await browser.close();
         log('No GPU that WebGPU can use: the software adapter it is.');
         return await openNode({ ...choice, softwareGpu: true }, webUrl, options);
@@ -139,6 +141,11 @@ export async function openNode(choice: BrowserChoice, webUrl: URL, options: Open
   } finally {
     signal.removeEventListener('abort', stop);
   }
+}
+
+/** Whether WebGPU finds one; one that isn't found within `boundMs` is none. */
+export function hasAdapter(page: Page, boundMs = ADAPTER_BOUND_MS): Promise<boolean> {
+  return Promise.race([page.evaluate<boolean>(HAS_ADAPTER), pause(boundMs, false, { ref: false })]);
 }
 
 export const TUNE_MODES = ['auto', 'off', 'reset'] as const;
