@@ -24,8 +24,11 @@ export interface AdapterFolder {
   readonly files: readonly SentFile[];
 }
 
-/** Reads and hashes an adapter's folder. Rejects with ContractError naming `lora_path` where there is none that could be served. */
-export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
+/**
+ * Reads and hashes an adapter's folder. Rejects with ContractError naming `lora_path` where there is none that could be served;
+ * `maxRank` is the most that any of its modules may have.
+ */
+export async function readAdapterFolder(path: string, maxRank: number): Promise<AdapterFolder> {
   const folder = resolve(path);
   try {
     // Before a byte is read: the config is read as a whole, and hashing what is too large takes as long as it is.
@@ -37,7 +40,14 @@ export async function readAdapterFolder(path: string): Promise<AdapterFolder> {
     if (bytes > MAX_BYTES)
       throw invalid('lora_path', `must hold an adapter of at most ${MAX_BYTES} bytes, got ${bytes}.`);
     const { ownRank: rank } = parsePeftConfig(await readFile(join(folder, CONFIG), 'utf8'), CONFIG);
-    await withDiskSource(join(folder, WEIGHTS), openSafetensors);
+    const { tensors } = await withDiskSource(join(folder, WEIGHTS), openSafetensors);
+    const ranks = [...tensors.values()]
+      .filter(({ name }) => name.endsWith('.lora_A.weight'))
+      .map(({ shape }) => shape[0]);
+    // Also what the config gives single modules; where the two don't agree, nodes say so.
+    const highest = ranks.reduce<number>((most, own = 0) => Math.max(most, own), 0);
+    if (highest > maxRank)
+      throw invalid('lora_path', `must hold an adapter of rank ${maxRank} at most (--max-lora-rank), got ${highest}.`);
     const files: SentFile[] = [];
     for (const name of [CONFIG, WEIGHTS]) {
       const file = join(folder, name);

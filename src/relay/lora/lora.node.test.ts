@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
@@ -121,6 +121,28 @@ test('what no node can load is refused as the nodes say, and forgotten', async (
   await full.until(() => full.commandsOf('unloadAdapter').length === 1);
   await on.node({ adapterCode: 0 });
   expect((await load(on)).message).toBe('1 of 2 nodes could not load it: no room');
+});
+
+test('a rank over the bound is refused here, whatever the config calls it, and no node hears of it', async () => {
+  const on = await start({ maxLoras: 1, maxLoraRank: 3 });
+  const node = await on.node({ adapterCode: 0 });
+  const patterned = join(home, 'patterned');
+  cpSync(folder, patterned, { recursive: true });
+  const config = JSON.parse(readFileSync(join(folder, 'adapter_config.json'), 'utf8'));
+  const text = JSON.stringify({ ...config, r: 2, rank_pattern: { q_proj: 4 } });
+  writeFileSync(join(patterned, 'adapter_config.json'), text);
+  for (const loraPath of [folder, patterned]) {
+    const error = await refusal(load(on, { loraPath }));
+    expect([error.code, error.details]).toEqual([
+      status.INVALID_ARGUMENT,
+      'lora_path must hold an adapter of rank 3 at most (--max-lora-rank), got 4.',
+    ]);
+  }
+  expect(node.commandsOf('loadAdapter')).toEqual([]);
+  await on.end();
+  const roomy = await start({ maxLoras: 1, maxLoraRank: 4 });
+  await roomy.node({ adapterCode: 0 });
+  expect((await load(roomy)).success).toBe(true);
 });
 
 test('those that are being loaded count once, and have their names', async () => {

@@ -78,7 +78,7 @@ export class ServedAdapters {
   async load(ask: AdapterAsk): Promise<string> {
     const { name, path, pinned, rank } = ask;
     const id = ask.id || name;
-    const { most } = this.room;
+    const { most, maxRank } = this.room;
     if (most === 0) throw noAdapters();
     for (const [field, value] of [
       ['lora_name', name],
@@ -98,7 +98,7 @@ export class ServedAdapters {
     }
     this.busy.set(id, name);
     try {
-      const adapter = { id, name, path, pinned, ...(await readAdapterFolder(path)) };
+      const adapter = { id, name, path, pinned, ...(await readAdapterFolder(path, maxRank)) };
       if (rank && rank !== adapter.rank)
         throw invalid('rank', `must be 0 or the ${adapter.rank} of the adapter's files.`);
       this.byId.set(id, adapter);
