@@ -1,4 +1,5 @@
 import type { Gguf } from './gguf.ts';
+import type { PoolingKind } from './sentence-transformers.ts';
 
 /** One tensor of a GGUF file, and where a checkpoint of Hugging Face's has what is in it. */
 export interface GgufTensor {
@@ -23,6 +24,8 @@ export interface GgufDescription {
   readonly tensors: Iterable<GgufTensor>;
   /** Tensors that the config speaks for. */
   readonly spent: readonly string[];
+  /** How hidden states become a vector, where the model is for that. */
+  readonly pooling?: PoolingKind;
 }
 
 /**

@@ -1,5 +1,6 @@
 import type { GgufArchitecture } from './gguf-architecture.ts';
 import { GgufKeys } from './gguf-keys.ts';
+import { ggufPooling } from './gguf-pooling.ts';
 import { ggufRopeScaling, LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS } from './gguf-rope.ts';
 import { type DecoderShape, decoderTensors } from './gguf-tensors.ts';
 
@@ -54,6 +55,7 @@ export function ggufDecoder(
     const tied = !gguf.tensors.has('output.weight');
     const { architecture, modelType, config, shape } = family(keys, { hidden, layers, heads, headSize, theta });
     const inner = shape?.inner ?? keys.size('feed_forward_length');
+    const pooling = ggufPooling(keys, ['last']);
     keys.refuseOthers();
     return {
       config: {
@@ -79,6 +81,7 @@ export function ggufDecoder(
         ...shape,
       }),
       spent: [ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS],
+      ...(pooling ? { pooling } : {}),
     };
   };
 }

@@ -1,5 +1,6 @@
 import type { GgufArchitecture } from './gguf-architecture.ts';
 import { biasesOf, type GgufFamily, type GgufSizes, ggufDecoder } from './gguf-decoder.ts';
+import { ggufBert } from './gguf-encoder.ts';
 import { GgufKeys } from './gguf-keys.ts';
 import { gpt2Tensors } from './gguf-tensors.ts';
 
@@ -218,5 +219,5 @@ const gpt2: GgufArchitecture = async (gguf) => {
 
 /** By GGUF's general.architecture. */
 export const GGUF_ARCHITECTURES: Readonly<Record<string, GgufArchitecture>> = {
-  ...{ llama, smollm3, granite, qwen2, qwen3, qwen3moe: qwen3Moe, gemma2, gemma3, phi3, olmo2, gpt2 },
+  ...{ llama, smollm3, granite, qwen2, qwen3, qwen3moe: qwen3Moe, gemma2, gemma3, phi3, olmo2, gpt2, bert: ggufBert },
 };

@@ -64,7 +64,7 @@ it('takes 0xffffffff for no token', async () => {
 
 it.each<[string, TokenizerMetadata, RegExp]>([
   ['no tokenizer', { ...spm, model: undefined }, /tokenizer\.ggml\.model is missing/],
-  ['another tokenizer', { ...spm, model: 'bert' }, /tokenizer\.ggml\.model is bert; known: llama, gpt2/],
+  ['another tokenizer', { ...spm, model: 't5' }, /tokenizer\.ggml\.model is t5; known: llama, gpt2, bert/],
   [
     'another pre-tokenizer',
     { ...byteLevel, pre: 'deepseek-v3' },

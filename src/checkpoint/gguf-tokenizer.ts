@@ -1,5 +1,6 @@
 import type { Gguf } from './gguf.ts';
 import { type GgufVocabulary, ggufVocabulary, TOKEN_TYPE } from './gguf-vocabulary.ts';
+import { wordPiece, wordPieceParts } from './gguf-wordpiece.ts';
 import { PRE_TOKENIZERS } from './pre-tokenizers.ts';
 import { MAX_PIECE_CHARACTERS, type Piece, sentencePieceMerges } from './sentencepiece-merges.ts';
 import { type TokenBytes, tokenBytes } from './token-bytes.ts';
@@ -30,13 +31,17 @@ interface Family {
   model(): Json;
   readonly normalizer: Json | null;
   readonly preTokenizer: Json | null;
-  readonly decoder: Json;
+  /** Null: nothing is ever decoded. */
+  readonly decoder: Json | null;
   readonly addBos: boolean;
+  /** In place of BOS and EOS around a text. */
+  readonly postProcessor?: Json;
 }
 
 const FAMILIES: Readonly<Record<string, (gguf: Gguf, vocabulary: GgufVocabulary) => Family>> = {
   llama: sentencePiece,
   gpt2: byteLevel,
+  bert: (gguf, vocabulary) => ({ ...wordPieceParts(gguf, vocabulary), decoder: null, addBos: false }),
 };
 
 /**
@@ -44,16 +49,19 @@ const FAMILIES: Readonly<Record<string, (gguf: Gguf, vocabulary: GgufVocabulary)
  * they read any other. Of several chat templates the one without a name is taken. Throws CheckpointError naming file
  * and key, also for a tokenizer or pre-tokenizer that it doesn't know.
  */
-export function ggufTokenizer(gguf: Gguf, vocabulary = ggufVocabulary(gguf)): GgufTokenizer {
+export function ggufTokenizer(gguf: Gguf, stored = ggufVocabulary(gguf)): GgufTokenizer {
   const { metadata } = gguf;
   const kind = metadata.string('tokenizer.ggml.model');
   if (kind === undefined || !Object.hasOwn(FAMILIES, kind)) {
     const known = Object.keys(FAMILIES).join(', ');
     return metadata.fail('tokenizer.ggml.model', kind === undefined ? 'is missing' : `is ${kind}; known: ${known}`);
   }
+  const vocabulary = kind === 'bert' ? withWordPieces(stored) : stored;
   const { tokens } = vocabulary;
   const family = FAMILIES[kind]!(gguf, vocabulary);
   const special = (flag: string, id: number | undefined, fallback: boolean): number | undefined => {
+    // Whatever it says, this one's own stand there.
+    if (family.postProcessor) return undefined;
     const added = metadata.boolean(`tokenizer.ggml.${flag}`) ?? fallback;
     if (added && id === undefined) metadata.fail(`tokenizer.ggml.${flag}`, 'asks for a token that has no id');
     return added ? id : undefined;
@@ -87,12 +95,17 @@ export function ggufTokenizer(gguf: Gguf, vocabulary = ggufVocabulary(gguf)): Gg
         added_tokens: added,
         normalizer: family.normalizer,
         pre_tokenizer: family.preTokenizer,
-        post_processor: bos === undefined && eos === undefined ? null : template(tokens, bos, eos),
+        post_processor:
+          family.postProcessor ?? (bos === undefined && eos === undefined ? null : template(tokens, bos, eos)),
         decoder: family.decoder,
         model: { ...family.model(), vocab: Object.fromEntries(tokens.map((token, id) => [token, id])) },
       }),
     tokenizerConfigJson: () => JSON.stringify(config),
   };
+}
+
+function withWordPieces(stored: GgufVocabulary): GgufVocabulary {
+  return { ...stored, tokens: stored.tokens.map((token, id) => wordPiece(token, stored.types[id]!)) };
 }
 
 /** Tokens that are found in a text as they stand, before any splitting; special ones don't show in decoded text. */

@@ -13,12 +13,12 @@ export const ENCODER_TASKS: Readonly<Record<string, ModelTask>> = {
 export const MODULES_FILE = 'modules.json';
 
 /**
- * What a model is for, by its files: its architecture where that is an encoder's, else whether it has the files of
- * sentence-transformers, as decoders that embed do.
+ * What a model is for: by its architecture where that is an encoder's, else by whether its files say how hidden states become
+ * a vector, as those of decoders that embed do.
  */
-export function modelTask(fileNames: readonly string[], architectures: readonly string[]): ModelTask {
+export function modelTask(pools: boolean, architectures: readonly string[]): ModelTask {
   for (const architecture of architectures) {
     if (Object.hasOwn(ENCODER_TASKS, architecture)) return ENCODER_TASKS[architecture]!;
   }
-  return fileNames.includes(MODULES_FILE) ? 'embed' : 'generate';
+  return pools ? 'embed' : 'generate';
 }

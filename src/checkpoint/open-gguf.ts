@@ -7,6 +7,7 @@ import { GGUF_ARCHITECTURES } from './gguf-families.ts';
 import { type GgufTokenizer, ggufTokenizer } from './gguf-tokenizer.ts';
 import { ggufVocabulary } from './gguf-vocabulary.ts';
 import { type ModelConfig, parseModelConfig } from './model-config.ts';
+import type { PoolingConfig } from './sentence-transformers.ts';
 
 /** All that a GGUF file says of a model, in the form that a Hugging Face folder has it. */
 export interface GgufModel extends GgufTokenizer {
@@ -15,6 +16,8 @@ export interface GgufModel extends GgufTokenizer {
   /** config.json. */
   readonly configJson: string;
   readonly config: ModelConfig;
+  /** How vectors are made, of a model that is for that; undefined: the file says nothing of it. */
+  readonly pooling: PoolingConfig | undefined;
 }
 
 /**
@@ -40,6 +43,8 @@ export async function openGguf(source: ByteSource): Promise<GgufModel> {
     checkpoint: ggufCheckpoint(gguf, description),
     configJson,
     config,
+    // llama.cpp's server, which such files are made for, gives vectors of length 1.
+    pooling: description.pooling && { kind: description.pooling, normalised: true },
     ...ggufTokenizer(gguf, vocabulary),
   };
 }

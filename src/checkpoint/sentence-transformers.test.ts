@@ -63,10 +63,10 @@ test('lower case is what the tokenizer makes of it', async () => {
 });
 
 test.each([
-  [['config.json'], ['BertModel'], 'embed'],
-  [['config.json'], ['XLMRobertaForSequenceClassification'], 'classify'],
-  [['config.json'], ['Qwen3ForCausalLM'], 'generate'],
-  [['config.json', 'modules.json'], ['Qwen3ForCausalLM'], 'embed'],
-] as const)('a model of %j and %j is to %s', (names, architectures, task) => {
-  expect(modelTask(names, architectures)).toBe(task);
+  [false, ['BertModel'], 'embed'],
+  [false, ['XLMRobertaForSequenceClassification'], 'classify'],
+  [false, ['Qwen3ForCausalLM'], 'generate'],
+  [true, ['Qwen3ForCausalLM'], 'embed'],
+] as const)('a model that pools, %j, and is %j is to %s', (pools, architectures, task) => {
+  expect(modelTask(pools, architectures)).toBe(task);
 });

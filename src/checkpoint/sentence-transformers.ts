@@ -55,6 +55,23 @@ export async function readPooling(readText: ReadText, hiddenSize: number): Promi
   return { kind, normalised, ...(maxLength === undefined ? {} : { maxLength }) };
 }
 
+/** The files that say so, by name, with their texts; a length is the model's own. */
+export function poolingFiles(
+  { kind, normalised }: PoolingConfig,
+  hiddenSize: number,
+): readonly (readonly [name: string, text: string])[] {
+  const names = ['Transformer', 'Pooling', ...(normalised ? ['Normalize'] : [])];
+  const modules = names.map((name, idx) => ({
+    ...{ idx, name: String(idx), path: idx === 0 ? '' : `${idx}_${name}` },
+    type: `sentence_transformers.models.${name}`,
+  }));
+  const mode = Object.keys(MODES).find((each) => MODES[each] === kind);
+  return [
+    [MODULES_FILE, JSON.stringify(modules)],
+    ['1_Pooling/config.json', JSON.stringify({ embedding_dimension: hiddenSize, pooling_mode: mode })],
+  ];
+}
+
 async function readKind(readText: ReadText, file: string, hiddenSize: number): Promise<PoolingKind> {
   const text = await readText(file);
   if (text === undefined) return fail(MODULES_FILE, `it names ${file}, which is missing`);

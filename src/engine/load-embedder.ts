@@ -55,7 +55,8 @@ async function load(on: ModelDevice, parts: EmbedderParts): Promise<LoadedEmbedd
   const reading = performance.now();
   const model = await readHeader(files);
   const encoder = findEncoder(model.config);
-  const pooling = await poolingOf(files, model.config.hiddenSize, encoder ? ENCODER_POOLING : DECODER_POOLING);
+  const pooling =
+    model.pooling ?? (await poolingOf(files, model.config.hiddenSize)) ?? (encoder ? ENCODER_POOLING : DECODER_POOLING);
   performance.measure('load header', { start: reading });
   const loading = encoder ? loadEncoderRunner(on, model, pooling, parts) : loadDecoderRunner(on, model, pooling, parts);
   const { runner, kernels } = await untilDeviceLost(on.device, loading);
@@ -84,9 +85,9 @@ async function load(on: ModelDevice, parts: EmbedderParts): Promise<LoadedEmbedd
   };
 }
 
-function poolingOf(files: ModelFiles, hiddenSize: number, otherwise: PoolingConfig): Promise<PoolingConfig> {
+function poolingOf(files: ModelFiles, hiddenSize: number): Promise<PoolingConfig | undefined> {
   const readText = async (name: string) => (files.names.includes(name) ? fileText(files, name) : undefined);
-  return readPooling(readText, hiddenSize).then((read) => read ?? otherwise);
+  return readPooling(readText, hiddenSize);
 }
 
 async function loadEncoderRunner(

@@ -1,8 +1,10 @@
 import type { ByteSource } from '../checkpoint/byte-source.ts';
 import { type Checkpoint, CheckpointError } from '../checkpoint/checkpoint.ts';
 import { type ModelConfig, parseGenerationConfig, parseModelConfig } from '../checkpoint/model-config.ts';
-import { openGguf } from '../checkpoint/open-gguf.ts';
+import { MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
+import { type GgufModel, openGguf } from '../checkpoint/open-gguf.ts';
 import { openSafetensors } from '../checkpoint/safetensors.ts';
+import type { PoolingConfig } from '../checkpoint/sentence-transformers.ts';
 import { openShardedSafetensors, SAFETENSORS_INDEX } from '../checkpoint/sharded-safetensors.ts';
 import { readTokenBytes, type TokenBytes } from '../checkpoint/token-bytes.ts';
 
@@ -17,6 +19,8 @@ export interface ModelFiles {
 export interface ReadHeader {
   readonly checkpoint: Checkpoint;
   readonly config: ModelConfig;
+  /** How vectors are made, where a .gguf says so. */
+  readonly pooling?: PoolingConfig | undefined;
 }
 
 /** And of its tokens. */
@@ -31,9 +35,9 @@ export interface ReadModel extends ReadHeader {
  * Rejects with CheckpointError naming the file.
  */
 export async function readModel(files: ModelFiles): Promise<ReadModel> {
-  const gguf = ggufOf(files);
+  const gguf = await openedGguf(files);
   if (gguf) {
-    const { checkpoint, config, tokens } = await openGguf(gguf);
+    const { checkpoint, config, tokens } = gguf;
     return { checkpoint, config, tokens, stopIds: config.eosTokenIds };
   }
   const { checkpoint, config } = await readHeader(files);
@@ -43,10 +47,36 @@ export async function readModel(files: ModelFiles): Promise<ReadModel> {
 
 /** The same without its tokens, which a model that makes no text does without. */
 export async function readHeader(files: ModelFiles): Promise<ReadHeader> {
-  const gguf = ggufOf(files);
-  if (gguf) return openGguf(gguf);
-  const config = parseModelConfig(await fileText(files, 'config.json'), 'config.json');
-  return { checkpoint: await openWeights(files), config };
+  const gguf = await openedGguf(files);
+  if (gguf) return gguf;
+  return { checkpoint: await openWeights(files), config: await readConfig(files) };
+}
+
+/** What a model is for. Rejects as readModel does. */
+export async function readTask(files: ModelFiles): Promise<ModelTask> {
+  const gguf = await openedGguf(files);
+  const { architectures } = gguf?.config ?? (await readConfig(files));
+  return modelTask(gguf ? gguf.pooling !== undefined : files.names.includes(MODULES_FILE), architectures);
+}
+
+async function readConfig(files: ModelFiles): Promise<ModelConfig> {
+  return parseModelConfig(await fileText(files, 'config.json'), 'config.json');
+}
+
+/** Headers of .gguf files with their tokens, which take a while to read: what a model is for is asked before it is loaded. */
+const opened = new WeakMap<ModelFiles, Promise<GgufModel>>();
+
+/** Undefined where the model is no .gguf. */
+async function openedGguf(files: ModelFiles): Promise<GgufModel | undefined> {
+  const source = ggufOf(files);
+  if (!source) return undefined;
+  const opening = opened.get(files) ?? openGguf(source);
+  opened.set(files, opening);
+  return opening.catch((error: unknown) => {
+    // The next may fare better.
+    opened.delete(files);
+    throw error;
+  });
 }
 
 function ggufOf(files: ModelFiles): ByteSource | undefined {

@@ -1,6 +1,5 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { parseModelConfig } from '../checkpoint/model-config.ts';
-import { type ModelTask, modelTask } from '../checkpoint/model-task.ts';
+import type { ModelTask } from '../checkpoint/model-task.ts';
 import type { NodeEventSchema } from '../contract/gen/node_relay_pb.ts';
 import type { EmbedderLoad } from '../engine/embedder.ts';
 import type { EngineLoad } from '../engine/engine-load.ts';
@@ -8,7 +7,7 @@ import { loadEmbedder } from '../engine/load-embedder.ts';
 import { type EngineParts, loadEngine } from '../engine/load-engine.ts';
 import type { LoadedModel } from '../engine/loaded-model.ts';
 import type { LoraAdapters } from '../engine/lora-adapters.ts';
-import type { ModelFiles } from '../engine/read-model.ts';
+import { readTask } from '../engine/read-model.ts';
 import { EmbedTarget } from './embed-target.ts';
 import type { CommandTarget } from './session-options.ts';
 import { nodeEvents } from './wire.ts';
@@ -34,7 +33,7 @@ const EMBED_STEPS = 2;
 /** Loads what generates or what makes vectors, as the model's files say. Rejects as loadEngine does. */
 export async function loadServed(gpu: GPU, parts: ServedParts): Promise<ServedModel> {
   const { report, ...rest } = parts;
-  const task = await taskOf(parts.files);
+  const task = await readTask(parts.files);
   if (task === 'generate') {
     const loaded = await loadEngine(gpu, { ...rest, onEvents: (events) => report(events.flatMap(nodeEvents)) });
     const { engine } = loaded;
@@ -46,14 +45,6 @@ export async function loadServed(gpu: GPU, parts: ServedParts): Promise<ServedMo
   const maxRunning = EMBED_STEPS * embedder.load().maxRunning;
   const load = () => loadOf(embedder.load(), poolTokens, maxRunning);
   return { ...loaded, task, target: new EmbedTarget(embedder, report), maxRunning, load, lora: undefined };
-}
-
-/** Of a .gguf, which has no config.json, it is to generate. */
-async function taskOf(files: ModelFiles): Promise<ModelTask> {
-  const source = files.open('config.json');
-  if (source === undefined) return 'generate';
-  const text = new TextDecoder().decode(await source.read(0, source.size));
-  return modelTask(files.names, parseModelConfig(text, 'config.json').architectures);
 }
 
 /** An embedder's load in an engine's terms: it makes no tokens and reads them, and holds those that the GPU has. */

@@ -16,7 +16,7 @@ import {
   parseGenerationConfig,
   parseModelConfig,
 } from '../checkpoint/model-config.ts';
-import { type ModelTask, modelTask } from '../checkpoint/model-task.ts';
+import { MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
 import { readPooling } from '../checkpoint/sentence-transformers.ts';
 import { countTensors } from './model/count-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
@@ -83,8 +83,8 @@ export async function describeModel(
   const config = parseModelConfig(await readFile(join(folder, 'config.json'), 'utf8'), 'config.json');
   checkServed(config.architectures);
   const generation = await generationConfig(folder);
-  const task = modelTask(Object.keys(paths), config.architectures);
-  const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, paths);
+  const task = modelTask((await textOf(folder, MODULES_FILE)) !== undefined, config.architectures);
+  const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, folder);
   return {
     name,
     folder,
@@ -109,17 +109,22 @@ export async function describeModel(
   };
 }
 
-async function vectorsOf(config: ModelConfig, task: ModelTask, paths: ServedFiles['paths']): Promise<ServedVectors> {
-  const text = async (name: string) => (paths[name] === undefined ? undefined : readFile(paths[name], 'utf8'));
+async function vectorsOf(config: ModelConfig, task: ModelTask, folder: string): Promise<ServedVectors> {
+  const text = (name: string) => textOf(folder, name);
   const pooling = task === 'embed' ? await readPooling(text, config.hiddenSize) : undefined;
   return servedVectors(config, task === 'classify', pooling, (await text('tokenizer.json')) ?? '{}');
 }
 
 async function generationConfig(folder: string): Promise<GenerationConfig | undefined> {
   const name = 'generation_config.json';
-  const text = await readFile(join(folder, name), 'utf8').catch((error: NodeJS.ErrnoException) => {
+  const text = await textOf(folder, name);
+  return text === undefined ? undefined : parseGenerationConfig(text, name);
+}
+
+/** Undefined where the model has no such file. */
+function textOf(folder: string, name: string): Promise<string | undefined> {
+  return readFile(join(folder, name), 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
     throw error;
   });
-  return text === undefined ? undefined : parseGenerationConfig(text, name);
 }

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { openGguf } from '../../checkpoint/open-gguf.ts';
+import { poolingFiles } from '../../checkpoint/sentence-transformers.ts';
 import { withDiskSource } from './disk-source.ts';
 import { replaceFile } from './replace-file.ts';
 
@@ -9,7 +10,7 @@ import { replaceFile } from './replace-file.ts';
  * they are this version's. Rejects with CheckpointError naming file, key or tensor, and reason.
  */
 export async function writeGgufFolder(path: string, folder: string): Promise<void> {
-  const { config, configJson, tokenizerJson, tokenizerConfigJson } = await withDiskSource(path, openGguf);
+  const { config, configJson, pooling, tokenizerJson, tokenizerConfigJson } = await withDiskSource(path, openGguf);
   const { eosTokenIds, bosTokenId, padTokenId } = config;
   const generation = {
     ...(bosTokenId === undefined ? {} : { bos_token_id: bosTokenId }),
@@ -20,4 +21,7 @@ export async function writeGgufFolder(path: string, folder: string): Promise<voi
   await replaceFile(join(folder, 'generation_config.json'), JSON.stringify(generation));
   await replaceFile(join(folder, 'tokenizer.json'), tokenizerJson());
   await replaceFile(join(folder, 'tokenizer_config.json'), tokenizerConfigJson());
+  for (const [name, text] of pooling ? poolingFiles(pooling, config.hiddenSize) : []) {
+    await replaceFile(join(folder, name), text);
+  }
 }

@@ -2,8 +2,12 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { bytesSource } from '../../checkpoint/byte-source.ts';
 import { parseManifest } from '../../checkpoint/manifest.ts';
-import { type EncoderFolder, writeEncoderFolder } from '../../testing/encoder-folder.node.ts';
+import { openSafetensors } from '../../checkpoint/safetensors.ts';
+import { writeGgufEncoder } from '../../checkpoint/testing/write-gguf-encoder.ts';
+import { readTokenizer } from '../../checkpoint/tokenizer.ts';
+import { type EncoderFolder, TOKEN_IDS, writeEncoderFolder } from '../../testing/encoder-folder.node.ts';
 import { LocalHub } from '../testing/local-hub.ts';
 import { Hub } from './hub.ts';
 import { fetchHubModel } from './hub-model.ts';
@@ -93,4 +97,29 @@ test('a tokenizer that fills texts up says with what', async () => {
   write('tokenizer.json', { ...tokenizer, padding: { strategy: { Fixed: 32 }, direction: 'Left', pad_id: 0 } });
   const { vectors } = await openModel(made, { cache: join(home, 'cache') });
   expect(vectors?.padding).toEqual({ id: 0, side: 'left' });
+});
+
+test('a GGUF encoder makes vectors as its pooling_type says, and its tokenizer is the gateway’s and the relay’s', async () => {
+  const source = folder({ name: 'bert' });
+  const weights = await openSafetensors(
+    bytesSource('m', new Uint8Array(readFileSync(join(source, 'model.safetensors')))),
+  );
+  const raw = JSON.parse(readFileSync(join(source, 'config.json'), 'utf8'));
+  const tokens: string[] = [];
+  for (const [token, id] of TOKEN_IDS) tokens[id] = token;
+  const path = join(home, 'tiny.gguf');
+  writeFileSync(path, await writeGgufEncoder(weights, raw, { tokens }));
+  const model = await openModel(path, { cache: join(home, 'cache') });
+  expect(model.manifest.files.map(({ name }) => name)).toEqual(['tiny.gguf']);
+  expect(model).toMatchObject({ task: 'embed', contextLength: 64, vectors: { size: 48, normalised: true } });
+  const read = (from: string, name: string) => readFileSync(join(from, name), 'utf8');
+  const [own, theirs] = [model.folder, source].map((from) =>
+    readTokenizer(read(from, 'tokenizer.json'), read(from, 'tokenizer_config.json'), from),
+  );
+  for (const [text, pair] of [
+    ['The cats sat, slow!', undefined],
+    ['a dog', 'ran on 9'],
+  ] as const) {
+    expect(own!.encodeTyped(text, pair)).toEqual(theirs!.encodeTyped(text, pair));
+  }
 });
