@@ -1,12 +1,10 @@
 import type { EmbedLimits, EmbedRunner } from '../model/embed-runner.ts';
 import { StepError } from '../model/step-error.ts';
 import { EmbedAborted, EmbedFailure, type EmbedRequest, type EmbedResult } from './embed-request.ts';
-import { settledWithin } from './settled-within.ts';
+import { withinStepBound } from './step-bound.ts';
 import type { StepThrottle } from './step-throttle.ts';
 import { Throughput } from './throughput.ts';
 
-/** A step that takes longer never ends: the GPU hangs. */
-const STEP_TIMEOUT_MS = 120_000;
 /** Steps with the GPU at once: one is packed while another runs. */
 const STEPS_IN_FLIGHT = 2;
 const THROUGHPUT_MS = 5_000;
@@ -203,8 +201,7 @@ export class Embedder {
     for (const job of jobs) this.#running.add(job);
     const start = now();
     try {
-      const late = `a step took over ${STEP_TIMEOUT_MS / 1000} s: the GPU hangs`;
-      const results = await settledWithin(STEP_TIMEOUT_MS, runner.embed(jobs), late);
+      const results = await withinStepBound(runner.embed(jobs));
       const tokens = countTokens(jobs);
       this.#tokensRead += tokens;
       this.#throughput.add(tokens);

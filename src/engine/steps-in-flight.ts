@@ -1,10 +1,7 @@
 import type { Runner, SampledRow } from '../model/runner.ts';
 import { StepError } from '../model/step-error.ts';
-import { settledWithin } from './settled-within.ts';
+import { withinStepBound } from './step-bound.ts';
 import type { Plan, WantedRow } from './step-builder.ts';
-
-/** A step that takes longer never ends: the GPU hangs. */
-const STEP_TIMEOUT_MS = 120_000;
 
 export interface StepInFlight {
   readonly plan: Plan;
@@ -77,8 +74,7 @@ export class StepsInFlight {
         return 'drawn';
       }
       this.#steps.shift();
-      const late = `a step took over ${STEP_TIMEOUT_MS / 1000} s: the GPU hangs`;
-      return { step, rows: await settledWithin(STEP_TIMEOUT_MS, step.rows, late) };
+      return { step, rows: await withinStepBound(step.rows) };
     } catch (error) {
       if (!(error instanceof StepError)) throw error;
       if (step.undrawn) this.#steps.shift();
