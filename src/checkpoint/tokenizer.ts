@@ -15,7 +15,9 @@ export interface Tokenizer {
 export function readTokenizer(tokenizerJson: string, tokenizerConfigJson: string, folder: string): Tokenizer {
   let tokenizer: HuggingFaceTokenizer;
   try {
-    tokenizer = new HuggingFaceTokenizer(JSON.parse(tokenizerJson), JSON.parse(tokenizerConfigJson));
+    const json = JSON.parse(tokenizerJson) as { pre_tokenizer?: PreTokenizerPart | null };
+    const pre_tokenizer = json.pre_tokenizer && withAllDigits(json.pre_tokenizer);
+    tokenizer = new HuggingFaceTokenizer({ ...json, pre_tokenizer }, JSON.parse(tokenizerConfigJson));
   } catch (error) {
     throw new CheckpointError(`${folder}: the tokenizer can't be read (${(error as Error).message})`);
   }
@@ -27,4 +29,18 @@ export function readTokenizer(tokenizerJson: string, tokenizerConfigJson: string
     },
     encodeBare: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
   };
+}
+
+interface PreTokenizerPart {
+  readonly type: string;
+  readonly individual_digits?: boolean;
+  readonly pretokenizers?: readonly PreTokenizerPart[];
+}
+
+/** Digits are all characters that are numeric, ½ and Ⅻ too; the port of the tokenizers knows 0 to 9. */
+function withAllDigits(part: PreTokenizerPart): PreTokenizerPart {
+  if (part.pretokenizers) return { ...part, pretokenizers: part.pretokenizers.map(withAllDigits) };
+  if (part.type !== 'Digits') return part;
+  const pattern = { Regex: part.individual_digits ? '\\p{N}' : '\\p{N}+' };
+  return { type: 'Split', pattern, behavior: 'Isolated', invert: false } as PreTokenizerPart;
 }
