@@ -1,4 +1,5 @@
 import { CheckpointError } from './checkpoint.ts';
+import type { ModelTask } from './model-task.ts';
 
 /** Tensors of a model that are alike. */
 export interface TensorCount {
@@ -14,6 +15,8 @@ export interface ModelAbout {
   readonly bases: readonly string[];
   /** The model's config.json, or what a .gguf says in its place. */
   readonly config: Readonly<Record<string, unknown>>;
+  /** What the model is for; absent: to generate. */
+  readonly task?: ModelTask;
   /** Room for LoRA adapters beside it that nodes keep; undefined: none. */
   readonly adapters?: { readonly most: number; readonly maxRank: number };
   /** What its weights are, without what isn't loaded; undefined where it can't be told. */
@@ -28,14 +31,21 @@ export function parseAbout(text: string, source: string): ModelAbout {
   } catch {
     throw new CheckpointError(`${source}: not JSON`);
   }
-  const { bases, config, tensors, adapters } = (value ?? {}) as Record<string, unknown>;
+  const { bases, config, tensors, adapters, task } = (value ?? {}) as Record<string, unknown>;
   if (!Array.isArray(bases) || !bases.every(isBase)) throw new CheckpointError(`${source}: bases are no URLs`);
   if (typeof config !== 'object' || config === null) throw new CheckpointError(`${source}: config is missing`);
   if (tensors !== undefined && !(Array.isArray(tensors) && tensors.every(isCount))) {
     throw new CheckpointError(`${source}: tensors are no counts`);
   }
   if (adapters !== undefined && !isRoom(adapters)) throw new CheckpointError(`${source}: adapters are no counts`);
-  return { bases, config: config as ModelAbout['config'], tensors, ...(adapters === undefined ? {} : { adapters }) };
+  if (task !== undefined && !isTask(task)) throw new CheckpointError(`${source}: task is unknown`);
+  return {
+    bases,
+    config: config as ModelAbout['config'],
+    tensors,
+    ...(adapters === undefined ? {} : { adapters }),
+    ...(task === undefined ? {} : { task }),
+  };
 }
 
 /** Whether a file's name can go behind it: of HTTP, a folder, and without user, query and fragment. */
@@ -43,6 +53,10 @@ export function isBase(text: unknown): text is string {
   if (typeof text !== 'string' || !URL.canParse(text)) return false;
   const url = new URL(text);
   return /^https?:$/.test(url.protocol) && url.href === `${url.origin}${url.pathname}` && text.endsWith('/');
+}
+
+function isTask(value: unknown): value is ModelTask {
+  return value === 'generate' || value === 'embed' || value === 'classify';
 }
 
 function isRoom(value: unknown): value is NonNullable<ModelAbout['adapters']> {

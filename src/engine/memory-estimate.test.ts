@@ -127,6 +127,16 @@ test('reads the keys of GPT-2 and of encoders, which have no KV', () => {
   expect(read(0).scratchBytes).toBeGreaterThan(0);
 });
 
+test('a decoder that makes vectors has no head, no draws, and KV of its longest text and a step', () => {
+  const read = (task: 'embed' | 'generate', kvBytes: number, counts = tensors) =>
+    estimateMemory({ bases: [], config, tensors: counts, task }, 'none', { kvBytes, maxRunning: 64 })!;
+  const tokenBytes = 30 * 2 * 3 * 64 * 4;
+  expect(read('embed', 1e12).kvBytes).toBe((8192 / 16 + 64) * 16 * tokenBytes);
+  expect(read('embed', 1e12).kvBytes).toBeLessThan(read('generate', 1e12).kvBytes);
+  // 40 rows of logits, and what 64 sequences have beside them, against twice as many rows.
+  expect(read('embed', 1e8).scratchBytes).toBeLessThan(read('generate', 1e8).scratchBytes - 4 * 20 * 49_152);
+});
+
 test('tells nothing of what is not served, and no KV where there is no room for a block', () => {
   expect(estimate({ architectures: ['FalconForCausalLM'] })).toBeUndefined();
   expect(estimate({ logit_scale: 2 })).toBeUndefined();

@@ -11,6 +11,7 @@ import { allLayerSites } from '../model/adapter-sites.ts';
 import type { DecoderNames } from '../model/architecture.ts';
 import type { DecoderConfig } from '../model/decoder-config.ts';
 import { anyAttention, describeDecoder } from '../model/describe-decoder.ts';
+import { mostEmbedderBlocks } from '../model/embedder-blocks.ts';
 import type { EncoderConfig } from '../model/encoder-config.ts';
 import { encoderLimits, encoderScratchBytes } from '../model/encoder-limits.ts';
 import { findEncoder } from '../model/encoders.ts';
@@ -36,7 +37,7 @@ const FIXED_BYTES = 2.5 * 2 ** 20;
  * is not one that is served: who loads it says why.
  */
 export function estimateMemory(
-  { config: raw, tensors }: ModelAbout,
+  { config: raw, tensors, task = 'generate' }: ModelAbout,
   quantisation: ManifestQuantisation,
   budget: EngineBudget,
 ): MemoryEstimate | undefined {
@@ -50,7 +51,8 @@ export function estimateMemory(
     const { config: decoder, names } = describeDecoder(config);
     const weightBytes =
       weights(withoutTiedHead(tensors, decoder)) + unquantisedPositions(tensors, decoder, quantisation);
-    return { weightBytes, ...decoderBytes(decoder, names, budget) };
+    const steps = task === 'generate' ? generationSteps(decoder, budget) : embeddingSteps(decoder, budget);
+    return { weightBytes, ...decoderBytes(decoder, names, steps) };
   } catch (error) {
     if (error instanceof CheckpointError) return undefined;
     throw error;
@@ -81,28 +83,51 @@ function encoderBytes(encoder: EncoderConfig, { kvBytes }: EngineBudget): number
   return FIXED_BYTES + encoderScratchBytes(encoder, Math.max(maxRows, longest), EMBED_SEQUENCES);
 }
 
+/** What a decoder's steps have at most. */
+interface DecoderSteps extends Pick<EngineBudget, 'kvBytes'> {
+  readonly adapters?: EngineBudget['adapters'] | undefined;
+  readonly rows: number;
+  readonly sequences: number;
+  readonly maxKvBlocks: number;
+  /** Ids follow from logits; else hidden states are all that is wanted. */
+  readonly draws: boolean;
+}
+
+function generationSteps(
+  { contextLength }: DecoderConfig,
+  { kvBytes, maxRunning, adapters }: EngineBudget,
+): DecoderSteps {
+  const maxKvBlocks = maxRunning * Math.ceil(contextLength / BLOCK_TOKENS);
+  return { kvBytes, adapters, rows: Math.max(MAX_ROWS, maxRunning), sequences: maxRunning, maxKvBlocks, draws: true };
+}
+
+function embeddingSteps({ contextLength }: DecoderConfig, { kvBytes }: EngineBudget): DecoderSteps {
+  const maxKvBlocks = mostEmbedderBlocks({ contextLength, maxRows: EMBED_ROWS, maxSequences: EMBED_SEQUENCES });
+  return { kvBytes, rows: EMBED_ROWS, sequences: EMBED_SEQUENCES, maxKvBlocks, draws: false };
+}
+
 function decoderBytes(
   decoder: DecoderConfig,
   names: DecoderNames,
-  { kvBytes, maxRunning, adapters }: EngineBudget,
+  { kvBytes, rows, sequences, maxKvBlocks, draws, adapters }: DecoderSteps,
 ): Pick<MemoryEstimate, 'kvBytes' | 'scratchBytes'> {
   const { hiddenSize, vocabSize, contextLength, layers } = decoder;
-  const rows = Math.max(MAX_ROWS, maxRunning);
   const { heads, kvHeads, headSize } = anyAttention(decoder);
   const groups = kvGroups(decoder, contextLength);
-  const maxKvBlocks = maxRunning * Math.ceil(contextLength / BLOCK_TOKENS);
-  const pools = poolsWithin(groups, { kvBudgetBytes: kvBytes, maxKvBlocks, maxRows: rows, maxSequences: maxRunning });
+  const pools = poolsWithin(groups, { kvBudgetBytes: kvBytes, maxKvBlocks, maxRows: rows, maxSequences: sequences });
   const poolBytes = groups.reduce((sum, group, g) => sum + pools[g]! * group.layers.length * blockBytes(group), 0);
   const positions = servedPositions(kvGroupLimits(groups, pools), contextLength);
-  const splitBytes = maxRunning * Math.ceil(positions / SPLIT_KEYS) * splitItemBytes({ heads, headSize });
+  const splitBytes = sequences * Math.ceil(positions / SPLIT_KEYS) * splitItemBytes({ heads, headSize });
   const inner = layers.map(({ feedForward }) =>
     feedForward.kind === 'experts' ? expertsBytes(hiddenSize, feedForward, rows) : 4 * rows * 2 * feedForward.size,
   );
   // Residual stream, norms' input, q, k and v, attention's output.
   const columns = 4 * hiddenSize + (2 * heads + 2 * kvHeads) * headSize;
   // Ids counted, biased, told and masked.
-  const slotWords =
-    2 * Math.min(vocabSize, positions) + 2 * Math.min(vocabSize, 4096) + Math.min(vocabSize, 1024) + vocabSize / 16;
+  const drawnWords =
+    LOGITS_ROWS * vocabSize +
+    sequences *
+      (2 * Math.min(vocabSize, positions) + 2 * Math.min(vocabSize, 4096) + Math.min(vocabSize, 1024) + vocabSize / 16);
   const ropeWords = decoder.ropes.reduce((sum, { rotated }) => sum + positions * rotated, 0);
   return {
     kvBytes: poolBytes,
@@ -111,7 +136,7 @@ function decoderBytes(
       Math.min(SPLIT_BYTES, splitBytes) +
       Math.max(...inner) +
       (adapters ? adapterBytes(allLayerSites(decoder, names), adapters, rows) : 0) +
-      4 * (rows * columns + LOGITS_ROWS * vocabSize + ropeWords + maxRunning * slotWords),
+      4 * (rows * columns + ropeWords + (draws ? drawnWords : 3 * sequences * hiddenSize)),
   };
 }
 

@@ -9,6 +9,7 @@ import type { DecoderConfig } from './decoder-config.ts';
 import { decoderKernels } from './decoder-kernels.ts';
 import { openDecoder } from './describe-decoder.ts';
 import type { EmbedLimits, EmbedRunner, EmbedSequence } from './embed-runner.ts';
+import { mostEmbedderBlocks } from './embedder-blocks.ts';
 import { checkBatch } from './encoder-runner.ts';
 import { mostChunkRows, servedPositions } from './kv-layout.ts';
 import { type DecoderRoom, decoderRoom, type PlacedDecoder, placeDecoder } from './place-decoder.ts';
@@ -19,7 +20,7 @@ import { encodeStep } from './step-metadata.ts';
 import { VectorSteps } from './vector-steps.ts';
 
 /** How much a decoder is to take at a time. */
-export interface DecoderEmbedderSizes {
+interface DecoderEmbedderSizes {
   /** Shortens what the model takes: ids of one sequence. */
   readonly maxLength?: number | undefined;
   /** Ids of one step; a longer sequence takes several. */
@@ -66,15 +67,14 @@ export async function loadDecoderEmbedder(
 }
 
 /** What a decoder's vectors are made in. Throws RangeError naming the option. */
-export function decoderEmbedderRoom(
+function decoderEmbedderRoom(
   config: DecoderConfig,
   { maxLength = config.contextLength, maxRows, maxSequences, kvBudgetBytes }: DecoderEmbedderSizes,
   bindingLimit: number,
 ): DecoderRoom {
   const contextLength = Math.min(config.contextLength, maxLength);
   const sizes = { maxRows, maxSequences, contextLength, maxLogitsRows: maxSequences, maxTopLogprobs: 0 };
-  // Room for the longest one, and for a step of short ones, each with a block of its own.
-  const maxKvBlocks = Math.ceil(Math.max(contextLength, maxRows) / BLOCK_TOKENS) + maxSequences;
+  const maxKvBlocks = mostEmbedderBlocks(sizes);
   return decoderRoom(config, { ...sizes, kvBudgetBytes, maxKvBlocks }, bindingLimit);
 }
 

@@ -7,8 +7,12 @@ import type { EncoderNames } from './encoder-names.ts';
 
 /** Reads an encoder's tensors. All throw CheckpointError naming file, tensor and reason. */
 export interface EncoderTensorReader {
+  /** Of all that were asked for. */
+  readonly bytes: number;
   /** A matrix [rows, columns] to load, quantised where that is asked for. */
   matrix(name: string, rows: number, columns: number): AnySource;
+  /** Throws unless `table` can read it. */
+  findTable(name: string, rows: number, columns: number): void;
   /** A matrix [rows, columns] as f32. */
   table(name: string, rows: number, columns: number): Promise<Float32Array<ArrayBuffer>>;
   /** Throws unless `vector` can read it. */
@@ -24,7 +28,13 @@ export function encoderTensors(
   const tensors = new DecoderTensors(checkpoint, onRead, quantisation);
   const plain = quantisation === undefined ? tensors : new DecoderTensors(checkpoint, onRead);
   return {
+    get bytes() {
+      return tensors.bytes + (plain === tensors ? 0 : plain.bytes);
+    },
     matrix: (tensor, rows, columns) => tensors.matrix({ tensor }, rows, columns),
+    findTable: (tensor, rows, columns) => {
+      plain.matrix({ tensor }, rows, columns);
+    },
     table: (tensor, rows, columns) => plain.floats(columns, [plain.matrix({ tensor }, rows, columns)]),
     findVector: (tensor, length) => tensors.findVector({ tensor }, length),
     vector: (tensor, length) => tensors.vector({ tensor }, length),

@@ -1,10 +1,8 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import { liesBesideEncoder } from '../checkpoint/unread-tensors.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import type { EncoderNames } from './encoder-names.ts';
 import { refuseUnused } from './refuse-unused.ts';
-
-/** What published files hold beside an encoder: its places' numbers, and heads of what it was trained by. */
-const BESIDE = /(^|\.)(position_ids|token_type_ids|pooler\.dense\.(weight|bias)|cls\..+|lm_head\..+)$/;
 
 /**
  * Throws CheckpointError with the names of the tensors that nothing asks for: what another model, or an adapter, has of its
@@ -13,7 +11,7 @@ const BESIDE = /(^|\.)(position_ids|token_type_ids|pooler\.dense\.(weight|bias)|
 export function checkUnused(checkpoint: Checkpoint, names: EncoderNames, config: EncoderConfig): void {
   const layers = Array.from({ length: config.layers }, (_, index) => names.layer(index));
   const wanted = new Set(namesIn([names, layers]));
-  const unused = [...checkpoint.tensors.keys()].filter((name) => !wanted.has(name) && !BESIDE.test(name));
+  const unused = [...checkpoint.tensors.keys()].filter((name) => !wanted.has(name) && !liesBesideEncoder(name));
   refuseUnused(checkpoint.name, config.architecture, unused);
 }
 

@@ -43,23 +43,34 @@ export interface EncoderWeights {
   readonly bytes: number;
 }
 
-/** Loads what `names` has, matrices of floats quantised as `quantisation` says. Throws CheckpointError or AllocationError. */
+/** Loads what `names` has, matrices of floats quantised as `quantisation` says; `onRead` is told the bytes that have come and how many
+ * there will be. Throws CheckpointError or AllocationError. */
 export async function loadEncoderWeights(
   gpu: Gpu,
   checkpoint: Checkpoint,
   config: EncoderConfig,
   names: EncoderNames,
-  onRead?: (bytes: number) => void,
+  onRead: (loaded: number, total: number) => void = () => {},
   quantisation?: Quantisation,
 ): Promise<EncoderWeights> {
   const { hiddenSize, intermediateSize, vocabSize } = config;
-  const tensors = encoderTensors(checkpoint, onRead, quantisation);
+  let loaded = 0;
+  const tensors: EncoderTensorReader = encoderTensors(
+    checkpoint,
+    (bytes) => {
+      loaded += bytes;
+      onRead(loaded, tensors.bytes);
+    },
+    quantisation,
+  );
   const before = gpu.buffers.liveBytes;
   // Every tensor is looked up before the first one is read, so that a bad file fails at once.
   const layerNames = Array.from({ length: config.layers }, (_, i) => names.layer(i));
   const sources = layerNames.map((layer) => encoderSources(tensors, config, layer));
   const wordSource = tensors.matrix(names.words, vocabSize, hiddenSize);
   for (const { name, length } of vectors(config, names)) tensors.findVector(name, length);
+  tensors.findTable(names.positions, config.positions, hiddenSize);
+  tensors.findTable(names.types, config.tokenTypes, hiddenSize);
   const classes = config.classifier?.labels.length ?? 0;
   const headSources = names.classifier && {
     dense: tensors.matrix(names.classifier.dense.weight, hiddenSize, hiddenSize),

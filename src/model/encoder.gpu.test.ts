@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { parseModelConfig } from '../checkpoint/model-config.ts';
+import { staysUnread } from '../checkpoint/unread-tensors.ts';
 import { testDevice } from '../testing/device.ts';
 import { encoderOf } from './encoders.ts';
 import { type EncoderOptions, loadEncoder } from './load-encoder.ts';
@@ -28,8 +29,17 @@ const CASES = GOLDEN_ENCODERS.flatMap((name, i) => {
 test.each(CASES)('hidden states and result of %s, %s, are the reference to 2e-3', async (name, pooling) => {
   const model = await goldenModel(name);
   const { hiddenSize, layers, classifier } = encoderOf(model.config).readConfig(model.config);
-  const runner = await loadEncoder(await testDevice(), model.checkpoint, model.config, { ...OPTIONS, pooling });
+  const told: (readonly [number, number])[] = [];
+  const onProgress = (loaded: number, total: number) => told.push([loaded, total]);
+  const options = { ...OPTIONS, pooling, onProgress };
+  const runner = await loadEncoder(await testDevice(), model.checkpoint, model.config, options);
   try {
+    // What lies beside it, such as a pooler that nothing stands on, is not read, and isn't waited for.
+    const about = { task: classifier ? 'classify' : 'embed', isEncoder: true, tiedHead: true } as const;
+    const read = [...model.checkpoint.tensors.values()].filter((tensor) => !staysUnread(tensor.name, about));
+    const bytes = read.reduce((sum, { byteLength }) => sum + byteLength, 0);
+    expect(new Set(told.map(([, total]) => total))).toEqual(new Set([bytes]));
+    expect(told.at(-1)![0]).toBe(bytes);
     const sequences = await Promise.all(GOLDEN_SEQUENCES.map((index) => model.sequence(index)));
     const dispatches = vi.spyOn(GPUComputePassEncoder.prototype, 'dispatchWorkgroups');
     const together = await runner.embed(sequences);

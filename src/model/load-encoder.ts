@@ -77,7 +77,7 @@ async function load(
   const [step, rows, weights] = await Promise.all([
     gpu.storage('step', words * 4),
     gpu.storage('rows', maxRows * 16),
-    loadEncoderWeights(gpu, checkpoint, config, names, progress(checkpoint, options), options.quantisation),
+    loadEncoderWeights(gpu, checkpoint, config, names, options.onProgress, options.quantisation),
   ]);
   const encoder = await Encoder.create(gpu, config, weights, options.pooling, {
     ...{ step, rows, maxRows, maxSequences },
@@ -95,14 +95,4 @@ async function load(
     positionPad: config.positionPad,
     weightBytes: weights.bytes,
   });
-}
-
-function progress(checkpoint: Checkpoint, { onProgress }: EncoderOptions): (bytes: number) => void {
-  let total = 0;
-  for (const { byteLength } of checkpoint.tensors.values()) total += byteLength;
-  let loaded = 0;
-  return (bytes) => {
-    loaded += bytes;
-    onProgress?.(loaded, Math.max(total, loaded));
-  };
 }
