@@ -1,9 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { checkServed } from '../../checkpoint/check-served.ts';
 import { CheckpointError } from '../../checkpoint/checkpoint.ts';
 import { parseModelConfig } from '../../checkpoint/model-config.ts';
 import type { DecoderConfig } from '../decoder-config.ts';
 import { describeDecoder } from '../describe-decoder.ts';
+import type { EncoderConfig } from '../encoder-config.ts';
+import { encoderOf } from '../encoders.ts';
 
 /** What a config.json comes to, in the words of a DecoderConfig; where a key is absent it is as in most models. */
 interface Reads {
@@ -44,10 +47,13 @@ interface Released {
 }
 
 /** Configs of popular checkpoints, one a line; what they come to is from the formulas of transformers. */
-const RELEASED = readFileSync(new URL('./testing/released-decoders.jsonl', import.meta.url), 'utf8')
-  .trim()
-  .split('\n')
-  .map((line) => JSON.parse(line) as Released);
+function released<T>(file: string): readonly T[] {
+  const text = readFileSync(new URL(`./testing/${file}`, import.meta.url), 'utf8');
+  return text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as T);
+}
 
 function readsOf(config: DecoderConfig): Required<Reads> {
   const { layers, ropes } = config;
@@ -85,7 +91,7 @@ const USUAL = {
   ...{ biases: [false, false], qkNorm: undefined },
 };
 
-test.each(RELEASED)('$model', ({ config, reads, refused }) => {
+test.each(released<Released>('released-decoders.jsonl'))('$model', ({ config, reads, refused }) => {
   const read = () => describeDecoder(parseModelConfig(JSON.stringify(config), 'config.json'));
   if (refused !== undefined) {
     expect(read).toThrow(CheckpointError);
@@ -101,4 +107,18 @@ test.each(RELEASED)('$model', ({ config, reads, refused }) => {
     expect(ropes[r]![1]).toBeCloseTo(factor, 9);
     expect(ropes[r]![2] / period).toBeCloseTo(1, 5);
   });
+});
+
+type ReleasedEncoder = Omit<Released, 'reads'> & { readonly reads?: Partial<EncoderConfig> };
+
+test.each(released<ReleasedEncoder>('released-encoders.jsonl'))('$model', ({ config, reads, refused }) => {
+  const parsed = parseModelConfig(JSON.stringify(config), 'config.json');
+  if (refused !== undefined) {
+    expect(() => checkServed(parsed.architectures)).toThrow(new RegExp(refused));
+    return;
+  }
+  const { architecture, positions, ...own } = encoderOf(parsed).readConfig(parsed);
+  expect(own).toEqual(reads);
+  expect(parsed.architectures).toEqual([architecture]);
+  expect(positions).toBe(own.contextLength + (own.positionPad === undefined ? 0 : own.positionPad + 1));
 });
