@@ -16,8 +16,9 @@ import {
   parseGenerationConfig,
   parseModelConfig,
 } from '../checkpoint/model-config.ts';
-import { MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
+import { ENCODER_TASKS, MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
 import { readPooling } from '../checkpoint/sentence-transformers.ts';
+import { staysUnread } from '../checkpoint/unread-tensors.ts';
 import { countTensors } from './model/count-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
 import { type ServedVectors, servedVectors } from './model/served-vectors.ts';
@@ -84,6 +85,11 @@ export async function describeModel(
   checkServed(config.architectures);
   const generation = await generationConfig(folder);
   const task = modelTask((await textOf(folder, MODULES_FILE)) !== undefined, config.architectures);
+  const unread = {
+    task,
+    isEncoder: config.architectures.some((name) => Object.hasOwn(ENCODER_TASKS, name)),
+    tiedHead: config.raw.tie_word_embeddings === true,
+  };
   const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, folder);
   return {
     name,
@@ -93,7 +99,7 @@ export async function describeModel(
     manifest,
     manifestJson: canonicalJson(manifest),
     digest: await digestManifest(manifest),
-    about: { config: config.raw, tensors: await countTensors(paths, config.raw) },
+    about: { config: config.raw, task, tensors: await countTensors(paths, (name) => staysUnread(name, unread)) },
     hubUrl,
     task,
     vectors,

@@ -5,18 +5,17 @@ import { openSafetensors } from '../../checkpoint/safetensors.ts';
 import { withDiskSource } from './disk-source.ts';
 
 /**
- * What a model's weights are, by the headers of its files. Undefined where one can't be read: nodes that load it say what
+ * What a model's weights are, by the headers of its files, without those that stay unread. Undefined where one can't be read: nodes that load it say what
  * is wrong with it.
  */
 export async function countTensors(
   paths: Readonly<Record<string, string>>,
-  config: Readonly<Record<string, unknown>>,
+  staysUnread: (name: string) => boolean,
 ): Promise<readonly TensorCount[] | undefined> {
   const counts = new Map<string, { dtype: string; shape: readonly number[]; count: number }>();
   const add = ({ tensors }: Checkpoint) => {
     for (const { name, dtype, shape } of tensors.values()) {
-      // A tied head may be stored too, and isn't loaded.
-      if (config.tie_word_embeddings === true && name === 'lm_head.weight') continue;
+      if (staysUnread(name)) continue;
       const key = `${dtype} ${shape.join()}`;
       const known = counts.get(key);
       if (known) known.count++;

@@ -47,6 +47,16 @@ test('a folder’s manifest has what says how vectors are made, in folders of th
   });
 });
 
+test('nodes are told what it is for, and count no tensor that stays unread: an encoder has a pooler, and a classifier stands on it', async () => {
+  const square = async (name: 'bert' | 'bert-classifier') => {
+    const { about } = await open({ name });
+    return [about.task, about.tensors!.find(({ shape }) => shape.join() === '48,48')!.count];
+  };
+  // q, k, v and what follows attention, of three layers.
+  expect(await square('bert')).toEqual(['embed', 12]);
+  expect(await square('bert-classifier')).toEqual(['classify', 13]);
+});
+
 test('without such files vectors are normalised, as SGLang’s are; RoBERTa’s positions begin after the padding’s', async () => {
   expect(await open({ name: 'xlm-roberta' })).toMatchObject({
     contextLength: 64,
