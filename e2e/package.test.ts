@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { packageRoot } from '../src/cli/paths.ts';
 import { parseHostPort } from '../src/cli/values.ts';
+import { writeEncoderFolder } from '../src/testing/encoder-folder.node.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
 import { Command, node22 } from './harness/processes.ts';
 import { collect, greedyRequest, idsOf, schedulerClient } from './harness/scheduler.ts';
@@ -103,8 +104,9 @@ test.skipIf(noShell || !LONG)(
     const known = ['webgpu', '@webgpu/types', 'debug', 'ms'];
     expect(optional.filter((name) => !known.includes(name))).toEqual([expect.stringMatching(/^node-/)]);
 
+    const npx = ['-c', 'cd "$0" && exec npx shoal "$@"', folder];
     const start = new Command('sh', [
-      ...['-c', 'cd "$0" && exec npx shoal "$@"', folder],
+      ...npx,
       ...['start', '--headless', '--software-gpu', '--port', '0', '--web-port', '0'],
     ]);
     onTestFinished(async () => {
@@ -117,6 +119,18 @@ test.skipIf(noShell || !LONG)(
       greedyRequest(PROMPT_IDS, { maxNewTokens: 10 }),
     );
     expect(idsOf(generated)).toEqual(OUTPUT_IDS.slice(0, 10));
+    await start.stop();
+
+    // The tokenizer's thread is there too: a text has more tokens than the model takes, which is known without a node.
+    const model = writeEncoderFolder(join(folder, 'embedder'), { name: 'bert', pools: true });
+    const relay = new Command('sh', [...npx, ...['relay', '--model', model, '--port', '0', '--web-port', '0']]);
+    onTestFinished(async () => {
+      await relay.stop();
+    });
+    await relay.line(/^ready$/, 60_000);
+    const [, embedding] = await relay.line(/^worker +grpc:\/\/(\S+)$/, 0);
+    const embed = schedulerClient(parseHostPort(embedding!)).embed({ texts: ['the cat '.repeat(40)] });
+    await expect(embed).rejects.toThrow('texts must fit the context of 48 tokens, got 82 of them.');
   },
   300_000,
 );

@@ -43,7 +43,7 @@ function newestLock(parent: string, number: number): string {
 
 /** Takes a profile when it is told to, at the same moment as others. */
 const TAKER = new URL('./testing/take-profile.ts', import.meta.url);
-const ROUNDS = process.env.SHOAL_LONG === '1' ? 500 : 25;
+const ROUNDS = process.env.SHOAL_LONG === '1' ? 300 : 25;
 
 test('one browser at a time has a profile, and what ended without a word gives its own back', () => {
   const parent = folder();
@@ -61,7 +61,9 @@ test('one browser at a time has a profile, and what ended without a word gives i
   expect(readdirSync(parent).filter((name) => name.startsWith('2.'))).toHaveLength(2);
 });
 
-test('of several processes that find the same locks of ended ones, each comes to a profile of its own', async () => {
+test('of several processes that find the same locks of ended ones, each comes to a profile of its own', {
+  timeout: 60_000,
+}, async () => {
   const takers = Array.from({ length: 4 }, () =>
     fork(TAKER, [], { execArgv: ['--experimental-strip-types', '--no-warnings'] }),
   );

@@ -22,7 +22,7 @@ parentPort.on('message', ({ text }) => {
   if (text === 'fills') { const all = []; for (;;) all.push(new Array(1e6).fill(0.5)); }
   while (text === 'hangs') {}
   if (text === 'fails') parentPort.postMessage({ case: 'failed', error: 'TypeError' });
-  else if (text !== 'is silent') parentPort.postMessage({ case: 'encoded', ids: [text.length], typeIds: [0] });
+  else if (text !== 'is silent') parentPort.postMessage({ case: 'encoded', ids: Int32Array.of(text.length) });
 });
 parentPort.postMessage({ case: 'ready' });
 `;

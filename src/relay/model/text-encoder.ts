@@ -116,8 +116,10 @@ export class TextEncoder {
 
   private start(): TokenizerThread {
     this.model = this.served.now;
+    const { folder, vectors } = this.model;
     return new TokenizerThread(
-      this.model.folder,
+      // Of one type, all are 0, whatever the tokenizer says.
+      { folder, types: (vectors?.tokenTypes ?? 1) > 1 },
       { onAnswer: (answer) => this.take(answer), onLost: (why) => this.lost(why) },
       this.bounds.heapMib,
       this.entry,
@@ -131,14 +133,8 @@ export class TextEncoder {
       return;
     }
     if (answer.case === 'ready') this.ready = true;
-    else this.done(answer.case === 'failed' ? fault(answer.error) : this.inputOf(answer));
+    else this.done(answer.case === 'failed' ? fault(answer.error) : inputOf(answer));
     this.next();
-  }
-
-  private inputOf({ ids, typeIds }: Extract<TokenizerAnswer, { case: 'encoded' }>): EmbedInput {
-    const { vectors } = this.served.now;
-    // Of one type, all are 0, whatever the tokenizer says.
-    return { ids, typeIds: vectors && vectors.tokenTypes > 1 ? typeIds : undefined };
   }
 
   /** Whoever asked may have left meanwhile. */
@@ -188,6 +184,10 @@ export class TextEncoder {
     this.done(why);
     for (const asked of [...this.waiting]) asked.settle(why);
   }
+}
+
+function inputOf({ ids, typeIds }: Extract<TokenizerAnswer, { case: 'encoded' }>): EmbedInput {
+  return { ids: Array.from(ids), typeIds: typeIds && Array.from(typeIds) };
 }
 
 function late(what: string): ContractError {

@@ -19,12 +19,11 @@ export class TokenizerThread {
 
   /** `entry`: what it runs. */
   constructor(
-    folder: string,
+    workerData: TokenizerWorkerData,
     listener: TokenizerListener,
     heapMib: number,
     entry: URL = existsSync(BUILT) ? BUILT : SOURCE,
   ) {
-    const workerData: TokenizerWorkerData = { folder };
     this.worker = new Worker(entry, {
       workerData,
       resourceLimits: { maxOldGenerationSizeMb: heapMib },

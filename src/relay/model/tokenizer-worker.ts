@@ -8,6 +8,8 @@ import { readTokenizer, type Tokenizer } from '../../checkpoint/tokenizer.ts';
 export interface TokenizerWorkerData {
   /** With tokenizer.json, and tokenizer_config.json where there is one. */
   readonly folder: string;
+  /** Whether token types are asked for. */
+  readonly types: boolean;
 }
 
 /** One at a time; answered before the next is sent. */
@@ -20,7 +22,11 @@ export interface TokenizerAsk {
 export type TokenizerAnswer =
   | { readonly case: 'ready' }
   | { readonly case: 'unreadable'; readonly message: string }
-  | { readonly case: 'encoded'; readonly ids: readonly number[]; readonly typeIds: readonly number[] }
+  | {
+      readonly case: 'encoded';
+      readonly ids: Int32Array<ArrayBuffer>;
+      readonly typeIds: Int32Array<ArrayBuffer> | undefined;
+    }
   /** The tokenizer threw. Its message may hold what is private to the request. */
   | { readonly case: 'failed'; readonly error: string };
 
@@ -32,19 +38,31 @@ async function read(folder: string): Promise<Tokenizer> {
   return readTokenizer(await readFile(join(folder, 'tokenizer.json'), 'utf8'), config, folder);
 }
 
+const port = parentPort;
+if (!port) throw new Error('the tokenizer runs in a thread of its own');
+const { folder, types } = workerData as TokenizerWorkerData;
+
 function encode(tokenizer: Tokenizer, { text, pair }: TokenizerAsk): TokenizerAnswer {
   try {
-    return { case: 'encoded', ...tokenizer.encodeTyped(text, pair) };
+    const encoded = tokenizer.encodeTyped(text, pair);
+    const typeIds = types ? Int32Array.from(encoded.typeIds) : undefined;
+    return { case: 'encoded', ids: Int32Array.from(encoded.ids), typeIds };
   } catch (error) {
     return { case: 'failed', error: error instanceof Error ? error.name : typeof error };
   }
 }
 
-const port = parentPort;
-if (!port) throw new Error('the tokenizer runs in a thread of its own');
-const tell = (answer: TokenizerAnswer) => port.postMessage(answer);
+function tell(answer: TokenizerAnswer): void {
+  // Handed over: the relay's thread copies as little as can be.
+  const { ids, typeIds } = answer.case === 'encoded' ? answer : {};
+  port!.postMessage(
+    answer,
+    [ids, typeIds].flatMap((list) => list?.buffer ?? []),
+  );
+}
+
 try {
-  const tokenizer = await read((workerData as TokenizerWorkerData).folder);
+  const tokenizer = await read(folder);
   port.on('message', (ask: TokenizerAsk) => tell(encode(tokenizer, ask)));
   tell({ case: 'ready' });
 } catch (error) {
