@@ -171,6 +171,9 @@ function withRelayFlags(command: Command): Command {
       ),
     )
     .addOption(
+      duration('--update-wait <time>', 'how long what runs goes on before UpdateWeights ends it', '60s', parseDuration),
+    )
+    .addOption(
       duration(
         '--token-stall <time>',
         'without a token for so long a request moves to another node',

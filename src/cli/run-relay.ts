@@ -18,6 +18,7 @@ export interface RelayFlags extends TrustFlags {
   readonly startWait: number;
   readonly rejoinWait: number;
   readonly drainWait: number;
+  readonly updateWait: number;
   readonly tokenStall: number;
   readonly queueWait: number;
   readonly firstTokenWait: number;
@@ -74,6 +75,7 @@ export async function runRelay(
       startWaitMs: flags.startWait,
       rejoinWaitMs: flags.rejoinWait,
       drainMs: flags.drainWait,
+      updateDrainMs: flags.updateWait,
       tokenStallMs: flags.tokenStall,
       queueMs: flags.queueWait,
       firstTokenMs: flags.firstTokenWait,

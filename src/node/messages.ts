@@ -84,7 +84,7 @@ export type NodeMessage =
     }
   | { readonly type: 'counters'; readonly counters: NodeCounters }
   | { readonly type: 'profile'; readonly profile: Profile }
-  /** The page must reload itself: the relay serves another build or another model. */
+  /** The page must reload itself: the relay serves another build of it. */
   | { readonly type: 'reload'; readonly reason: string }
   /** The adapter that it had is away for so long that only a reload may help. */
   | { readonly type: 'adapter-away' };

@@ -11,13 +11,13 @@ import { backoffMs } from './backoff.ts';
 import { DutyCycle } from './duty-cycle.ts';
 import { GpuRecovery, isNoAdapter, lossOf } from './gpu-recovery.ts';
 import { IndexedStore } from './indexed-store.ts';
-import { isOutdated } from './is-outdated.ts';
 import { loadServed, type ServedModel } from './load-served.ts';
 import { logRequest } from './log-request.ts';
 import type { DetachKey, JoinRequest, NodeMessage } from './messages.ts';
 import { fetchAbout, fetchManifest } from './model-files.ts';
 import type { ModelShelf } from './model-shelf.ts';
 import { adapterFiles, NodeAdapters } from './node-adapters.ts';
+import { outdated } from './outdated.ts';
 import { pause } from './pause.ts';
 import { RelayAccess } from './relay-access.ts';
 import { RelayUnreachableError } from './relay-unreachable-error.ts';
@@ -25,6 +25,9 @@ import { Session } from './session.ts';
 import type { CommandTarget, SessionEnd } from './session-options.ts';
 import { startGrammarWorker } from './start-grammar-worker.ts';
 import { nodeLoad } from './wire.ts';
+
+/** Why a node is to begin anew, where it is. */
+type Again = { readonly lost: string } | { readonly otherModel: string } | undefined;
 
 const COUNTERS_MS = 1_000;
 /** Of each stage, where the page's user asks. */
@@ -62,9 +65,9 @@ export class Node {
     try {
       let news = '';
       for (;;) {
-        const lost = await this.#serve(join, news);
-        if (lost === undefined) return;
-        news = await this.#recovery.lost(lost);
+        const again = await this.#serve(join, news);
+        if (again === undefined) return;
+        news = 'lost' in again ? await this.#recovery.lost(again.lost) : again.otherModel;
       }
     } catch (error) {
       if (this.#left.signal.aborted) this.#state('left', '');
@@ -100,11 +103,11 @@ export class Node {
     this.#session?.restart();
   }
 
-  /** One device's life. Returns why the device was lost, or undefined when the node is done. Rejects after `leave`. */
-  async #serve(join: JoinRequest, news: string): Promise<string | undefined> {
+  /** The life of a model on a device. Rejects after `leave`. */
+  async #serve(join: JoinRequest, news: string): Promise<Again> {
     this.#state('loading', news);
     const served = await this.#load(join).catch(lossOf);
-    if (typeof served === 'string') return served;
+    if (typeof served === 'string') return { lost: served };
     const { loaded, digest } = served;
     const counting = setInterval(() => this.#count(loaded), COUNTERS_MS);
     try {
@@ -118,9 +121,8 @@ export class Node {
         session.leave();
       });
       const end = await session.run();
-      if (lost !== undefined && !this.#left.signal.aborted) return lost;
-      await this.#ended(end, join, digest);
-      return undefined;
+      if (lost !== undefined && !this.#left.signal.aborted) return { lost };
+      return await this.#ended(end, join, digest);
     } finally {
       this.#session = undefined;
       this.#target = undefined;
@@ -245,11 +247,17 @@ export class Node {
     this.#post({ type: 'session', session: this.#key?.session, rank: this.#key?.rank, authorization });
   }
 
-  async #ended(end: SessionEnd, join: JoinRequest, digest: string): Promise<void> {
+  async #ended(end: SessionEnd, join: JoinRequest, digest: string): Promise<Again> {
     if (end.why === 'left') this.#state('left', '');
     else if (end.why === 'other-build') this.#reload('the relay serves another build of this page');
-    else if (await isOutdated(join, digest, this.#left.signal, this.#access?.ask)) this.#reload(end.message);
-    else this.#state('error', end.message);
+    else {
+      const what = await outdated(join, digest, this.#left.signal, this.#access?.ask);
+      this.#left.signal.throwIfAborted();
+      if (what === 'model') return { otherModel: 'The relay serves another model' };
+      if (what === 'page') this.#reload(end.message);
+      else this.#state('error', end.message);
+    }
+    return undefined;
   }
 
   #count(loaded: ServedModel): void {

@@ -59,12 +59,15 @@ export class Fleet implements LinkOwner {
   private readonly losses = new RecentLosses();
   private lastEpoch = 0n;
   private closed = false;
+  /** Of the model that nodes must hold. */
+  private digest: string;
   private readonly settings: FleetSettings;
   private readonly events: FleetEvents;
   private readonly log: Logger;
 
   constructor(settings: FleetSettings, events: FleetEvents, log: Logger) {
     this.settings = settings;
+    this.digest = settings.digest;
     this.events = events;
     this.log = log;
   }
@@ -92,7 +95,7 @@ export class Fleet implements LinkOwner {
   /** Opens or resumes a session. `trusted`: with an operator's own page. Throws ConnectError before the first command. */
   attach(request: AttachRequest, signal: AbortSignal, trusted = false): AsyncGenerator<readonly NodeCommand[]> {
     if (this.closed) throw new ConnectError('The relay is closing.', Code.Unavailable);
-    const facts = readNodeFacts(request, this.settings);
+    const facts = readNodeFacts(request, { digest: this.digest, layers: this.settings.layers });
     if (request.resume) {
       const link = this.resumable(request.resume);
       const seen = request.resume.lastCommandSeq;
@@ -144,6 +147,14 @@ export class Fleet implements LinkOwner {
     for (const link of this.links) {
       if (link.facts.nodeId === nodeId) link.end(new ConnectError(why, Code.InvalidArgument));
     }
+  }
+
+  /** Nodes must hold the model of that digest from now on: all sessions end, and their nodes come again with it. */
+  serveOther(digest: string): void {
+    this.digest = digest;
+    const why = 'The weights were updated: attach afresh with the model of /model/manifest.json.';
+    for (const link of this.links) link.end(new ConnectError(why, Code.Aborted));
+    this.prefixes.clear();
   }
 
   close(): void {

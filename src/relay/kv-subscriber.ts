@@ -46,14 +46,21 @@ export class KvSubscriber implements PrefixListener {
     this.push({ type: 'removed', rank, hashes }, hashes.length);
   }
 
+  onCleared(): void {
+    this.fallBehind();
+    this.changed.notify();
+  }
+
   private push(change: PrefixChange, blocks: number): void {
     if (this.behind) return;
     this.queue.push(change);
     this.waiting += blocks;
-    if (this.waiting > this.most) {
-      this.take();
-      this.behind = true;
-    }
+    if (this.waiting > this.most) this.fallBehind();
     this.changed.notify();
+  }
+
+  private fallBehind(): void {
+    this.take();
+    this.behind = true;
   }
 }

@@ -52,6 +52,10 @@ export interface RelayOptions {
   readonly tokenStallMs?: number;
   /** How long what runs at a node that is to leave goes on there, before another that could takes it. */
   readonly drainMs?: number;
+  /** How long what runs goes on with weights that are about to be updated. */
+  readonly updateDrainMs?: number;
+  /** How long requests, and the rpc itself, wait for nodes that load other weights. */
+  readonly updateLoadMs?: number;
   /** A whole request. */
   readonly requestMs?: number;
   /** How long a request's body may take to arrive. */
@@ -124,6 +128,8 @@ export const defaultOptions = {
   firstTokenMs: 300_000,
   tokenStallMs: 120_000,
   drainMs: 10_000,
+  updateDrainMs: 60_000,
+  updateLoadMs: 120_000,
   requestMs: 3_600_000,
   receiveMs: 60_000,
   stallMs: 120_000,
@@ -162,6 +168,7 @@ export const MAX_NODES = 1024;
 /** Zero means: not at all. */
 const MAY_BE_ZERO: ReadonlySet<string> = new Set([
   'drainMs',
+  'updateDrainMs',
   'startWaitMs',
   'rejoinWaitMs',
   'closeGraceMs',

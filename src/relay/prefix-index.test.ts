@@ -132,12 +132,16 @@ describe('the prefix index', () => {
       fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
         const index = new PrefixIndex();
         const heard = new Set<number>();
+        let cleared = 0;
         index.listeners.add({
           onStored: (_, blocks: readonly CachedBlock[]) => {
             for (const { hash } of blocks) heard.add(hash);
           },
           onRemoved: (_, hashes) => {
             for (const hash of hashes) expect(heard.delete(hash)).toBe(true);
+          },
+          onCleared: () => {
+            cleared += heard.size === 0 ? 1 : Number.NaN;
           },
         });
         const nodes = [0, 1, 2].map((rank) => index.open(rank, 96, 10));
@@ -150,8 +154,8 @@ describe('the prefix index', () => {
           }
         }
         expect(heard).toEqual(new Set(nodes.flatMap((node) => [...node.cached].map(({ hash }) => hash))));
-        for (const node of nodes) index.close(node);
-        expect([heard.size, index.blocks]).toEqual([0, 0]);
+        index.clear();
+        expect([heard.size, index.blocks, index.all, cleared]).toEqual([0, 0, [], 1]);
       }),
     );
   });

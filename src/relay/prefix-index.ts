@@ -21,6 +21,8 @@ export interface PrefixListener {
   onStored(rank: number, blocks: readonly CachedBlock[]): void;
   /** No node has these any more. */
   onRemoved(rank: number, hashes: readonly number[]): void;
+  /** No node has anything any more. */
+  onCleared(): void;
 }
 
 /**
@@ -60,6 +62,12 @@ export class PrefixIndex {
   close(node: NodePrefixes): void {
     node.clear();
     this.nodes.delete(node);
+  }
+
+  /** What is cached is of no use any more: all nodes are gone, and those that come hold nothing. */
+  clear(): void {
+    for (const node of this.all) this.close(node);
+    for (const listener of this.listeners) listener.onCleared();
   }
 
   /** For a node's own use. */

@@ -3,12 +3,19 @@ import { ContractError } from '../contract/contract-error.ts';
 import { overContext, overPool } from '../contract/normalise-request.ts';
 import { chooseNode } from './choose-node.ts';
 import { fitsAt, roomAt } from './generate-command.ts';
+import { hasBegun } from './has-begun.ts';
 import type { Job } from './job.ts';
 import type { NodeLink } from './node-link.ts';
 import { viewOf } from './node-view.ts';
 import type { SchedulePolicyName } from './options.ts';
 import { QueueClocks } from './queue-clocks.ts';
 import { overtake, waitingOrder } from './waiting-order.ts';
+
+/**
+ * `held`: what hasn't begun is given to no node. `loading`: nodes are on their way, and no request gives up for want of one. Neither
+ * is for long: stays in the queue are bounded all the same.
+ */
+export type RouterPhase = 'open' | 'held' | 'loading';
 
 export interface RouterSettings {
   readonly startWaitMs: number;
@@ -32,6 +39,7 @@ export class Router {
   private readonly links: () => Iterable<NodeLink>;
   private readonly settings: RouterSettings;
   private readonly maxQueued: () => number;
+  private phaseNow: RouterPhase = 'open';
 
   /** `maxQueued` may change: requests that wait at the relay. */
   constructor(links: () => Iterable<NodeLink>, settings: RouterSettings, maxQueued: () => number) {
@@ -50,6 +58,15 @@ export class Router {
 
   get waiting(): readonly Job[] {
     return this.queue;
+  }
+
+  get phase(): RouterPhase {
+    return this.phaseNow;
+  }
+
+  set phase(phase: RouterPhase) {
+    this.phaseNow = phase;
+    this.pump();
   }
 
   /** Takes a new job. Throws ContractError (RESOURCE_EXHAUSTED) where the queue is full. */
@@ -100,6 +117,10 @@ export class Router {
       if (!this.queue.includes(job)) continue;
       if (job.outcome !== undefined) {
         this.dequeue(job);
+        continue;
+      }
+      if (this.phaseNow === 'held' && !hasBegun(job)) {
+        this.clocks.hasNode(job);
         continue;
       }
       const { rank } = job.request;
@@ -173,6 +194,10 @@ export class Router {
     if (refused && job.lastRefusal && !lost) {
       this.dequeue(job);
       job.fail(job.lastRefusal);
+      return;
+    }
+    if (this.phaseNow === 'loading') {
+      this.clocks.hasNode(job);
       return;
     }
     const { startWaitMs, rejoinWaitMs } = this.settings;

@@ -19,10 +19,11 @@ import {
 import { ENCODER_TASKS, MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
 import { readPooling } from '../checkpoint/sentence-transformers.ts';
 import { staysUnread } from '../checkpoint/unread-tensors.ts';
-import { countTensors } from './model/count-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
 import { type ServedVectors, servedVectors } from './model/served-vectors.ts';
+import { countTensors, type TensorShape, tensorShapes } from './model/tensor-shapes.ts';
 import { TokenizerBundle } from './tokenizer-bundle.ts';
+import { tokenizerHashes } from './tokenizer-file-names.ts';
 
 /** The one model that a relay serves, and what its files say of it. */
 export interface ServedModel {
@@ -32,6 +33,8 @@ export interface ServedModel {
   readonly folder: string;
   /** What a gateway gets that has no such folder. */
   readonly tokenizer: TokenizerBundle;
+  /** SHA-256 of the files that a text's ids and a chat's form follow from, by name, hex. */
+  readonly tokenizerHashes: Readonly<Record<string, string>>;
   /** Absolute paths of the manifest's files, by name. */
   readonly paths: Readonly<Record<string, string>>;
   readonly manifest: Manifest;
@@ -41,6 +44,8 @@ export interface ServedModel {
   readonly digest: string;
   /** What nodes are told before they download anything. */
   readonly about: Omit<ModelAbout, 'bases'>;
+  /** Of its weights, by name; undefined where they can't be read. */
+  readonly tensors: ReadonlyMap<string, TensorShape> | undefined;
   /** Where the hub has the files of this commit, ending with a slash; undefined where the model isn't the hub's. */
   readonly hubUrl: string | undefined;
   readonly task: ModelTask;
@@ -91,15 +96,18 @@ export async function describeModel(
     tiedHead: config.raw.tie_word_embeddings === true,
   };
   const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, folder);
+  const tensors = await tensorShapes(paths, (name) => staysUnread(name, unread));
   return {
     name,
     folder,
     tokenizer: new TokenizerBundle(folder),
+    tokenizerHashes: await tokenizerHashes(folder),
     paths,
     manifest,
     manifestJson: canonicalJson(manifest),
     digest: await digestManifest(manifest),
-    about: { config: config.raw, task, tensors: await countTensors(paths, (name) => staysUnread(name, unread)) },
+    about: { config: config.raw, task, tensors: tensors && countTensors(tensors) },
+    tensors,
     hubUrl,
     task,
     vectors,

@@ -51,6 +51,8 @@ export interface ServerState {
   readonly activeRequests: number;
   /** Nodes are there, and the users of all hold them. */
   readonly paused: boolean;
+  /** They load other weights. */
+  readonly loading: boolean;
   readonly lastRequestAtMs: number | undefined;
   readonly ranks: number | undefined;
   readonly schedulePolicy: string;
@@ -91,7 +93,7 @@ export function serverInfoOf(
   const poolTokens = links.reduce((total, link) => total + link.facts.poolTokens, 0);
   return create(GetServerInfoResponseSchema, {
     serverArgs: serverArgsOf(model, links, state),
-    schedulerInfo: { status: links.length > 0 ? 'ready' : 'no node', nodes: links.length },
+    schedulerInfo: { status: statusOf(links, state), nodes: links.length },
     activeRequests: state.activeRequests,
     isPaused: state.paused,
     lastReceiveTimestamp: (state.lastRequestAtMs ?? 0) / 1000,
@@ -101,4 +103,9 @@ export function serverInfoOf(
     startTime: timestampFromMs(state.startedAtMs),
     maxTotalNumTokens: Math.min(poolTokens, MAX_INT32),
   });
+}
+
+function statusOf(links: readonly NodeLink[], { loading }: ServerState): string {
+  if (links.length > 0) return 'ready';
+  return loading ? 'loading weights' : 'no node';
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { join } from 'node:path';
+import type { CurrentModel } from './model/current-model.ts';
 import { hashFile } from './model/file-hashes.ts';
 import { nameIn, type SentFile, sendFile, sendJson } from './send-file.ts';
 import type { ServedModel } from './served-model.ts';
@@ -21,11 +22,11 @@ interface Listing {
  * `/tokenizer/files/NAME` gives one.
  */
 export class TokenizerFiles {
-  private readonly model: ServedModel;
-  private listed: Promise<Listing> | undefined;
+  private readonly current: CurrentModel;
+  private listed: { readonly of: ServedModel; readonly listing: Promise<Listing> } | undefined;
 
-  constructor(model: ServedModel) {
-    this.model = model;
+  constructor(current: CurrentModel) {
+    this.current = current;
   }
 
   /** Resolves to false for any other path; rejects where the folder can't be read. */
@@ -45,16 +46,19 @@ export class TokenizerFiles {
   }
 
   private list(): Promise<Listing> {
-    this.listed ??= this.read().catch((error: unknown) => {
-      // The next may fare better.
-      this.listed = undefined;
-      throw error;
-    });
-    return this.listed;
+    const { now } = this.current;
+    if (this.listed?.of !== now) {
+      const listing = this.read(now).catch((error: unknown) => {
+        // The next may fare better.
+        this.listed = undefined;
+        throw error;
+      });
+      this.listed = { of: now, listing };
+    }
+    return this.listed.listing;
   }
 
-  private async read(): Promise<Listing> {
-    const { folder, name, contextLength, task } = this.model;
+  private async read({ folder, name, contextLength, task }: ServedModel): Promise<Listing> {
     const files: SentFile[] = [];
     for (const file of await tokenizerFileNames(folder)) {
       const path = join(folder, file);

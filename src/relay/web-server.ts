@@ -7,9 +7,8 @@ import sirv from 'sirv';
 import type { ListeningServer } from './grpc-server.ts';
 import type { ConnectionCount } from './limits/connection-count.ts';
 import type { ServedAdapters } from './lora/served-adapters.ts';
-import type { ModelPlaces } from './model/model-places.ts';
+import type { CurrentModel } from './model/current-model.ts';
 import { serveModelFile } from './model-files.ts';
-import type { ServedModel } from './served-model.ts';
 import { TokenizerFiles } from './tokenizer-files.ts';
 import type { Certificate } from './web/certificate.ts';
 import { refuseAs } from './web/refuse.ts';
@@ -23,9 +22,9 @@ export interface WebParts extends Omit<RequestParts, 'answer'> {
   readonly certificate: Certificate | undefined;
   readonly connections: ConnectionCount;
   readonly pageDir: string | undefined;
-  readonly model: ServedModel;
-  /** Where nodes get the model's files beside the relay. */
-  readonly places: ModelPlaces;
+  readonly current: CurrentModel;
+  /** That a page must be allowed to ask for the model's files. */
+  readonly origins: readonly string[];
   readonly adapters: ServedAdapters;
   readonly registry: Registry;
   /** Whether a node is serving. */
@@ -102,9 +101,9 @@ function secureServer(certificate: Certificate, requests: WebRequests): Listenin
 }
 
 /** Everything that is no rpc. */
-function answers({ model, adapters, places, pageDir, registry, serving }: WebParts): Answer {
-  const page = pageAnswer(pageDir, places.origins);
-  const tokenizer = new TokenizerFiles(model);
+function answers({ current, adapters, origins, pageDir, registry, serving }: WebParts): Answer {
+  const page = pageAnswer(pageDir, origins);
+  const tokenizer = new TokenizerFiles(current);
   return async (request, response, path) => {
     if (path === '/healthz') {
       const healthy = serving();
@@ -114,7 +113,7 @@ function answers({ model, adapters, places, pageDir, registry, serving }: WebPar
       const text = await registry.metrics();
       response.writeHead(200, { 'content-type': registry.contentType, 'cache-control': 'no-store' }).end(text);
     } else if (
-      !serveModelFile(model, request, response, places.bases, adapters) &&
+      !serveModelFile(current.now, request, response, current.bases, adapters) &&
       !(await tokenizer.serve(request, response, path))
     ) {
       page(request, response);

@@ -13,6 +13,8 @@ import { readModelReference } from './model-reference.ts';
 import { progressLines } from './progress-lines.ts';
 
 export interface OpenModelOptions {
+  /** What it is served as; default: what names it says. */
+  readonly name?: string | undefined;
   /** How nodes quantise a model of safetensors while they load it. */
   readonly quantisation?: ManifestQuantisation | undefined;
   /** See cacheDir. */
@@ -30,13 +32,15 @@ export interface OpenModelOptions {
 export async function openModel(text: string, options: OpenModelOptions = {}): Promise<ServedModel> {
   const opening = { ...options, cache: options.cache ?? cacheDir(), onProgress: options.onProgress ?? (() => {}) };
   const reference = readModelReference(text);
-  if (reference.kind === 'folder') return openFolder(reference.path, basename(reference.path), opening);
-  if (reference.kind === 'gguf') return openGgufFile(reference.path, basename(reference.path, '.gguf'), opening);
+  const { name } = opening;
+  if (reference.kind === 'folder') return openFolder(reference.path, name ?? basename(reference.path), opening);
+  if (reference.kind === 'gguf')
+    return openGgufFile(reference.path, name ?? basename(reference.path, '.gguf'), opening);
   const fetched = await fetchHubModel(reference, Hub.fromEnvironment(), opening);
   const { path, url } = fetched;
   return fetched.kind === 'gguf'
-    ? openGgufFile(path, reference.repository, opening, url)
-    : openFolder(path, reference.repository, opening, url);
+    ? openGgufFile(path, name ?? reference.repository, opening, url)
+    : openFolder(path, name ?? reference.repository, opening, url);
 }
 
 type Opening = OpenModelOptions & { readonly cache: string; readonly onProgress: (line: string) => void };
@@ -44,7 +48,8 @@ type Opening = OpenModelOptions & { readonly cache: string; readonly onProgress:
 async function openFolder(folder: string, name: string, opening: Opening, hubUrl?: string): Promise<ServedModel> {
   const names = await readdir(folder);
   const gguf = onlyGguf(names, folder);
-  if (gguf !== undefined) return openGgufFile(join(folder, gguf), basename(gguf, '.gguf'), opening, hubUrl);
+  if (gguf !== undefined)
+    return openGgufFile(join(folder, gguf), opening.name ?? basename(gguf, '.gguf'), opening, hubUrl);
   const files = await modelFileNames(names, folder, (file) => textOf(join(folder, file)));
   const paths = Object.fromEntries(files.map((file) => [file, join(folder, file)]));
   return describeModel({ name, folder, paths, quantisation: opening.quantisation ?? 'none', hubUrl }, hasher(opening));
@@ -76,6 +81,15 @@ async function openGgufFile(path: string, name: string, opening: Opening, hubUrl
   return describeModel({ name, folder, paths: { [file]: path }, quantisation, hubUrl }, async () => hashes);
 }
 
-function hasher({ cache, onProgress }: Opening): (path: string) => Promise<FileHashes> {
-  return (path) => hashFile(path, join(cache, 'hashes'), progressLines(`Hashing ${basename(path)}`, onProgress));
+type HashingOptions = Pick<Opening, 'cache' | 'onProgress' | 'signal'>;
+
+/** Hashes files as openModel does: those of some size once, and no further than to `signal`. */
+export function hasher({ cache, onProgress, signal }: HashingOptions): (path: string) => Promise<FileHashes> {
+  return (path) => {
+    const tell = progressLines(`Hashing ${basename(path)}`, onProgress);
+    return hashFile(path, join(cache, 'hashes'), (doneBytes, totalBytes) => {
+      signal?.throwIfAborted();
+      tell(doneBytes, totalBytes);
+    });
+  };
 }

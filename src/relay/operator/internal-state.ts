@@ -2,15 +2,15 @@ import type { JsonObject } from '@bufbuild/protobuf';
 import { invalid } from '../../contract/contract-error.ts';
 import type { Job } from '../job.ts';
 import type { ServedAdapters } from '../lora/served-adapters.ts';
+import type { CurrentModel } from '../model/current-model.ts';
 import type { NodeLink } from '../node-link.ts';
-import type { ServedModel } from '../served-model.ts';
 import { serverArgsOf } from '../server-info.ts';
 import type { RunningSettings } from './running-settings.ts';
 
 const GIB = 1024 ** 3;
 
 export interface StateParts {
-  readonly model: ServedModel;
+  readonly current: CurrentModel;
   readonly adapters: Pick<ServedAdapters, 'all'>;
   readonly fleet: {
     readonly links: readonly NodeLink[];
@@ -27,13 +27,16 @@ export interface StateParts {
  * ContractError for one that there isn't.
  */
 export function internalState(parts: StateParts, keys: readonly string[]): JsonObject {
-  const { model, adapters, fleet, router, running } = parts;
+  const { current, adapters, fleet, router, running } = parts;
   const { serving } = fleet;
   const settings = running.state;
   const sum = (value: (link: NodeLink) => number) => serving.reduce((total, link) => total + value(link), 0);
   const state: JsonObject = {
     ...settings,
-    ...serverArgsOf(model, serving, { ranks: ranksOf(settings), schedulePolicy: String(settings.schedule_policy) }),
+    ...serverArgsOf(current.now, serving, {
+      ranks: ranksOf(settings),
+      schedulePolicy: String(settings.schedule_policy),
+    }),
     last_gen_throughput: sum(({ load }) => load?.genThroughput ?? 0),
     memory_usage: {
       weight: sum(({ load }) => Number(load?.weightBytes ?? 0n)) / GIB,

@@ -1,24 +1,27 @@
 import { create } from '@bufbuild/protobuf';
-import { Code, ConnectError, type ServiceImpl } from '@connectrpc/connect';
-import { ContractError, invalid } from '../../contract/contract-error.ts';
+import type { ServiceImpl } from '@connectrpc/connect';
+import { ContractError, invalid, unserved } from '../../contract/contract-error.ts';
 import type { Operator } from '../../contract/gen/operator_pb.ts';
 import {
   GetInternalStateResponseSchema,
   LoadLoRAResponseSchema,
   SetInternalStateResponseSchema,
   UnloadLoRAResponseSchema,
+  UpdateWeightsResponseSchema,
 } from '../../contract/gen/sglang_scheduler_pb.ts';
 import type { ServedAdapters } from '../lora/served-adapters.ts';
 import { toConnectError } from '../to-connect-error.ts';
 import { internalState, type StateParts } from './internal-state.ts';
+import type { WeightUpdates } from './weight-updates.ts';
 
 export interface OperatorParts extends StateParts {
   readonly adapters: ServedAdapters;
+  readonly updates: WeightUpdates;
 }
 
 /** What an operator may ask of a running relay beside the gateway's contract. What fails is a status, never `success` false. */
 export function operatorService(parts: OperatorParts): ServiceImpl<typeof Operator> {
-  const { adapters, running } = parts;
+  const { adapters, running, current, updates } = parts;
   return {
     async loadLoRA({ adapterId, adapterPath, rank }) {
       try {
@@ -41,12 +44,17 @@ export function operatorService(parts: OperatorParts): ServiceImpl<typeof Operat
       }
     },
 
-    updateWeights() {
-      // The manifest that nodes check their files by, and which they tell when they attach, is that of the start.
-      throw new ConnectError(
-        'UpdateWeights is not served: nodes load the model that the relay was started with. Start it with another --model: open pages load that then.',
-        Code.Unimplemented,
-      );
+    async updateWeights({ source, weightName }, { signal }) {
+      try {
+        const { name } = current.now;
+        if (weightName !== '' && weightName !== name)
+          throw unserved('weight_name', `must be unset, or ${name}: the weights change as a whole.`);
+        if (source.case !== 'diskPath') throw noSource(source.case);
+        const message = await updates.update(source.value, signal);
+        return create(UpdateWeightsResponseSchema, { success: true, message });
+      } catch (error) {
+        throw toConnectError(error);
+      }
     },
 
     getInternalState({ stateKeys }) {
@@ -66,6 +74,17 @@ export function operatorService(parts: OperatorParts): ServiceImpl<typeof Operat
       }
     },
   };
+}
+
+const OTHER_SOURCES = { tensorData: 'tensor_data', remoteUrl: 'remote_url' } as const;
+
+/** Nodes read files of the relay's, piece by piece, and each piece's hash is known before. */
+function noSource(source: keyof typeof OTHER_SOURCES | undefined): ContractError {
+  if (source === undefined) return invalid('disk_path', 'must be set.');
+  return unserved(
+    OTHER_SOURCES[source],
+    "is not served: write the weights to the relay's disk, and name them by disk_path.",
+  );
 }
 
 /** The second generation's names of the same fields. */

@@ -81,14 +81,6 @@ test('adapters are refused in the words of these messages: adapter_id, adapter_p
   expect(state).toEqual({ loaded_lora_ids: [] });
 });
 
-test('updateWeights is refused: UNIMPLEMENTED, and what to do instead', async () => {
-  const operator = operatorOf(await start());
-  const { code, rawMessage } = await refusal(
-    operator.updateWeights({ source: { case: 'diskPath', value: adapterPath }, weightName: 'x' }),
-  );
-  expect([code, rawMessage]).toEqual([Code.Unimplemented, expect.stringContaining('Start it with another --model')]);
-});
-
 test('the internal state is what the relay was given and what its nodes told: all of it, or what stateKeys name', async () => {
   const on = await start({ auditShare: 0.25, queueMs: 7_000 });
   const operator = operatorOf(on);
