@@ -52,9 +52,9 @@ test('nodes are told what it is for, and count no tensor that stays unread: an e
     const { about } = await open({ name });
     return [about.task, about.tensors!.find(({ shape }) => shape.join() === '48,48')!.count];
   };
-  // q, k, v and what follows attention, of three layers.
+  // q, k, v and what follows attention, of three layers, and of two.
   expect(await square('bert')).toEqual(['embed', 12]);
-  expect(await square('bert-classifier')).toEqual(['classify', 13]);
+  expect(await square('bert-classifier')).toEqual(['classify', 9]);
 });
 
 test('without such files vectors are normalised, as SGLang’s are; RoBERTa’s positions begin after the padding’s', async () => {
