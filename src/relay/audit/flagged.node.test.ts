@@ -164,3 +164,18 @@ test('a liar that left before the verdict has what it told flagged all the same'
   await liar.detach();
   expect(await verdict(on, others, 20)).toEqual(['lied/0', 'runs/0']);
 });
+
+test('of a job that moved, the sample that one node made is audited, and the one of two is not', async () => {
+  const on = await start();
+  const first = await on.node({ manual: true });
+  const job = await ask(on, first, 'two', 10, {}, 2);
+  await first.tell(tokens(job.jobId, 0, [100, 101, 102]), finished(job.jobId, 3), tokens(job.jobId, 0, [200], 1));
+  const second = await on.node({ manual: true });
+  await first.tell(failed(job.jobId));
+  await second.until(() => jobOf(second, 10) !== undefined);
+  await second.tell(tokens(job.jobId, 1, [201, 202], 1), finished(job.jobId, 3, 1));
+  expect((await job.whole).error).toBeUndefined();
+  await second.until(() => auditOf(second, 10) !== undefined);
+  expect(second.jobs.slice(1).map(({ inputIds }) => inputIds.slice(PROMPT.length + 1))).toEqual([[100, 101, 102]]);
+  expect(first.jobs).toHaveLength(1);
+});
