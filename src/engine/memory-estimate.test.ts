@@ -69,6 +69,21 @@ test('counts what a row of a mixture leaves of each chosen expert', () => {
   expect(scratch({ num_experts: 128, num_experts_per_tok: 8 }) - dense).toBe(experts - 4 * rows * 2 * 1536);
 });
 
+test('counts routers as the floats that they stay', () => {
+  const mixtral = { architectures: ['MixtralForCausalLM'], num_local_experts: 8, num_experts_per_tok: 2 };
+  const floats = [
+    { dtype: 'BF16', shape: [8, 576], count: 30 },
+    { dtype: 'BF16', shape: [576, 576], count: 30 },
+  ];
+  const { weightBytes } = estimateMemory(
+    { bases: [], config: { ...config, ...mixtral }, tensors: floats },
+    'q4',
+    budget,
+  )!;
+  // Rows of a matrix lie in tiles of 64; a number of 4 bits has an eighth of a byte of a scale beside it.
+  expect(weightBytes).toBe(30 * (64 * 576 * 2 + 576 * 576 * (1 / 2 + 1 / 8)));
+});
+
 test('knows a tied head of families that tie it without a word', () => {
   const head = { dtype: 'F16', shape: [49_152, 576], count: 1 };
   const bytes = (more: object, counts: typeof tensors) => estimate(more, counts)!.weightBytes;

@@ -49,8 +49,7 @@ export function estimateMemory(
       counts.reduce((sum, tensor) => sum + tensor.count * tensorBytes(tensor, quantisation), 0);
     if (encoder) return { weightBytes: weights(tensors), kvBytes: 0, scratchBytes: encoderBytes(encoder, budget) };
     const { config: decoder, names } = describeDecoder(config);
-    const weightBytes =
-      weights(withoutTiedHead(tensors, decoder)) + unquantisedPositions(tensors, decoder, quantisation);
+    const weightBytes = weights(withoutTiedHead(tensors, decoder)) + unquantised(tensors, decoder, quantisation);
     const steps = task === 'generate' ? generationSteps(decoder, budget) : embeddingSteps(decoder, budget);
     return { weightBytes, ...decoderBytes(decoder, names, steps) };
   } catch (error) {
@@ -65,14 +64,17 @@ function withoutTiedHead(tensors: readonly TensorCount[], { tiedHead, vocabSize,
   return tiedHead ? tensors.map((tensor) => (isHead(tensor) ? { ...tensor, count: 1 } : tensor)) : tensors;
 }
 
-/** What learned positions, which are loaded as they are, take beyond what others of their shape do. */
-function unquantisedPositions(
+/** What learned positions and routers, which are loaded as they are, take beyond what others of their shape do. */
+function unquantised(
   tensors: readonly TensorCount[],
-  { learnedPositions, hiddenSize }: DecoderConfig,
+  { learnedPositions, hiddenSize, layers }: DecoderConfig,
   quantisation: ManifestQuantisation,
 ): number {
-  const positions = tensors.find(({ shape }) => shape.join() === [learnedPositions, hiddenSize].join());
-  return positions ? tensorBytes(positions, 'none') - tensorBytes(positions, quantisation) : 0;
+  const experts = layers.map(({ feedForward }) => (feedForward.kind === 'experts' ? feedForward.experts : undefined));
+  const rows = new Set([learnedPositions, ...experts].filter((count) => count !== undefined));
+  return tensors
+    .filter(({ shape }) => shape.length === 2 && rows.has(shape[0]!) && shape[1] === hiddenSize)
+    .reduce((sum, each) => sum + each.count * (tensorBytes(each, 'none') - tensorBytes(each, quantisation)), 0);
 }
 
 /** Activations of the ids that an embedder takes at once, within its budget; of a few where even these don't fit. */
