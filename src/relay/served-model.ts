@@ -18,6 +18,7 @@ import {
 } from '../checkpoint/model-config.ts';
 import { ENCODER_TASKS, MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
 import { readPooling } from '../checkpoint/sentence-transformers.ts';
+import { textPartOf } from '../checkpoint/text-part.ts';
 import { staysUnread } from '../checkpoint/unread-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
 import { type ServedVectors, servedVectors } from './model/served-vectors.ts';
@@ -94,6 +95,7 @@ export async function describeModel(
     task,
     isEncoder: config.architectures.some((name) => Object.hasOwn(ENCODER_TASKS, name)),
     tiedHead: config.raw.tie_word_embeddings === true,
+    textPart: textPartOf(config.architectures),
   };
   const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, folder);
   const tensors = await tensorShapes(paths, (name) => staysUnread(name, unread));

@@ -63,6 +63,30 @@ describe('a folder', () => {
     );
   });
 
+  test('of a model that reads images is served as its text part, and counts no other', async () => {
+    const tensor = (at: number) => ({ dtype: 'F32', shape: [1], data_offsets: [4 * at, 4 * at + 4] as const });
+    const names = ['language_model.model.norm.weight', 'vision_tower.vision_model.post_layernorm.weight'];
+    const config = {
+      ...{ architectures: ['Gemma3ForConditionalGeneration'], model_type: 'gemma3', eos_token_id: [1, 106] },
+      ...{ vision_config: { hidden_size: 32 }, mm_tokens_per_image: 256 },
+      text_config: { model_type: 'gemma3_text', hidden_size: 2560, num_hidden_layers: 34, eos_token_id: 1 },
+    };
+    const path = folder('images', {
+      'config.json': JSON.stringify(config),
+      'model.safetensors': writeSafetensors(
+        Object.fromEntries(names.map((name, at) => [name, tensor(at)])),
+        new Uint8Array(8),
+      ),
+    });
+    copyFileSync(join(MODEL, 'tokenizer.json'), join(path, 'tokenizer.json'));
+    const model = await openModel(path, { cache });
+    expect(model).toMatchObject({
+      ...{ architectures: ['Gemma3ForConditionalGeneration'], modelType: 'gemma3', eosTokenIds: [1, 106] },
+      ...{ vocabSize: 262_208, contextLength: 131_072, hiddenSize: 2560, layers: 34, task: 'generate' },
+    });
+    expect(model.about.tensors).toEqual([{ dtype: 'F32', shape: [1], count: 1 }]);
+  });
+
   test('is another model for nodes that quantise it', async () => {
     const digests = await Promise.all(
       (['none', 'q8', 'q4'] as const).map(
