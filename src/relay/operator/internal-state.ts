@@ -1,9 +1,9 @@
 import type { JsonObject } from '@bufbuild/protobuf';
 import { invalid } from '../../contract/contract-error.ts';
-import type { Job } from '../job.ts';
 import type { ServedAdapters } from '../lora/served-adapters.ts';
 import type { CurrentModel } from '../model/current-model.ts';
 import type { NodeLink } from '../node-link.ts';
+import type { Router } from '../router.ts';
 import { serverArgsOf } from '../server-info.ts';
 import type { RunningSettings } from './running-settings.ts';
 
@@ -17,7 +17,7 @@ export interface StateParts {
     readonly serving: readonly NodeLink[];
     readonly paused: boolean;
   };
-  readonly router: { readonly waiting: readonly Job[] };
+  readonly router: Pick<Router, 'waiting' | 'phase'>;
   readonly running: RunningSettings;
 }
 
@@ -47,6 +47,8 @@ export function internalState(parts: StateParts, keys: readonly string[]): JsonO
     effective_max_running_requests_per_dp: Math.max(0, ...serving.map(({ facts }) => facts.maxRunning)),
     num_running_reqs: sum((link) => link.runningSamples),
     num_waiting_reqs: router.waiting.reduce((total, job) => total + job.unfinished.length, 0),
+    // open; or held before, and loading after the weights that nodes serve are others.
+    request_phase: router.phase,
     nodes: fleet.links.length,
     nodes_serving: serving.length,
     is_paused: fleet.paused,
