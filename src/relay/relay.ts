@@ -12,7 +12,7 @@ import { SglangScheduler } from '../contract/gen/sglang_scheduler_pb.ts';
 import { AuditCounts } from './audit/audit-counts.ts';
 import { Audits } from './audit/audits.ts';
 import { addNodeAudits } from './audit/node-audit-gauges.ts';
-import { AUDIT_TOLERANCES } from './audit/tolerance.ts';
+import { AUDIT_TOLERANCES, VECTOR_TOLERANCES } from './audit/tolerance.ts';
 import { rpcAccess } from './auth/access-table.ts';
 import { directAnswers } from './direct-answers.ts';
 import { Fleet } from './fleet.ts';
@@ -239,7 +239,10 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
   history.start();
   log.info({ grpcPort: grpcServer.port, webPort: webServer.port, model: model.name, digest: model.digest }, 'relay up');
   if (settings.auditShare > 0)
-    log.info({ share: settings.auditShare, tolerances: AUDIT_TOLERANCES }, 'samples are audited');
+    log.info(
+      { share: settings.auditShare, tolerances: model.vectors ? VECTOR_TOLERANCES : AUDIT_TOLERANCES },
+      'samples are audited',
+    );
 
   async function close(): Promise<void> {
     closing = true;

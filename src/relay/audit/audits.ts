@@ -14,7 +14,6 @@ import { rescored, type Scoring } from './scoring.ts';
 import { scoringOf, tokensOf } from './scoring-of.ts';
 import { settle } from './settle.ts';
 import { type NodeAudits, Standings, shareOf } from './standing.ts';
-import { toleranceOf } from './tolerance.ts';
 
 /** Audits under way at a time; more are not begun. */
 const MOST_RUNNING = 4;
@@ -241,9 +240,9 @@ export class Audits {
     }
     const { counts, log } = this.parts;
     const { maker, disputed, scoring } = one;
-    const judgement = scoring.judge(told, toleranceOf(maker.precision, scorer.precision));
+    const judgement = scoring.judge(told, scoring.toleranceOf(maker.precision, scorer.precision));
     if (disputed) {
-      const alike = scoring.compare(disputed.told, told, toleranceOf(disputed.precision, scorer.precision));
+      const alike = scoring.compare(disputed.told, told, scoring.toleranceOf(disputed.precision, scorer.precision));
       this.conclude(one, disputed, judgement, scorer.nodeId, alike);
       return;
     }

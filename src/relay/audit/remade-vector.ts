@@ -2,6 +2,7 @@ import type { EmbedInput, NormalisedRequest } from '../../contract/normalised-re
 import { Job } from '../job.ts';
 import { type Judgement, judgement } from './judge.ts';
 import type { Scoring } from './scoring.ts';
+import { vectorToleranceOf } from './tolerance.ts';
 
 /**
  * One input's vector made again: nothing of it is drawn, and two honest nodes differ in rounding only. `index` is the
@@ -11,6 +12,7 @@ export function remadeVector(request: NormalisedRequest, index: number, vector: 
   const input: EmbedInput = request.embedInputs![index]!;
   const again = { ...request, requestId: '', inputIds: input.ids, embedInputs: [input], n: 1, rank: undefined };
   return {
+    toleranceOf: vectorToleranceOf,
     newJob: (id) => new Job(id, again),
     read(job) {
       const remade = job.outcome === 'complete' ? job.samples[0]!.vector : undefined;
@@ -23,7 +25,7 @@ export function remadeVector(request: NormalisedRequest, index: number, vector: 
 
 /**
  * Two vectors of one input are the same within |a - b| ≤ √2 · tolerance · max(|a|, |b|, 1): of length 1, where their cosine is at least
- * 1 - tolerance², 0.9999 between exact nodes. Logits near 0 may differ by as much as those near 1.
+ * 1 - tolerance²: 0.9999 between exact nodes, 0.91 where one is fast. Logits near 0 may differ by as much as those near 1.
  */
 export function judgeVector(one: Float32Array, other: Float32Array, tolerance: number): Judgement {
   const off = Math.hypot(...one.map((value, at) => value - other[at]!));

@@ -6,6 +6,7 @@ import { compareScores, type Judgement, judgement, type MadeSample } from './jud
 import { judgeStep } from './redraw.ts';
 import type { Scoring, Told } from './scoring.ts';
 import { adjustedRow } from './told-row.ts';
+import { toleranceOf } from './tolerance.ts';
 
 /** Steps of one replay: of so few, one that differs is over the part that may. */
 const MOST_STEPS = 48;
@@ -29,6 +30,7 @@ export function replayed(
   // It multiplies or divides a logit, and with it what two nodes' logits differ by, also in what all of a row share.
   const widened = repetition === 1 ? 1 : 2 * Math.max(repetition, 1 / repetition);
   return {
+    toleranceOf,
     newJob: (id) =>
       new Job(id, replayRequest(request, made, to, vocabulary), { index: made.index, ids: output.slice(0, from) }),
     read(job) {

@@ -2,6 +2,7 @@ import { Job } from '../job.ts';
 import type { TopOfPosition } from '../sample.ts';
 import { compareScores, type Judgement, judgeSample, type MadeSample } from './judge.ts';
 import { rescoring } from './rescoring.ts';
+import { type PrecisionName, toleranceOf } from './tolerance.ts';
 
 /** What one node told of a sample that another made. */
 export interface Told {
@@ -17,6 +18,8 @@ export interface Told {
 
 /** A way to have a sample scored: what a node is asked, and what follows from its answer. */
 export interface Scoring {
+  /** How far two honest nodes of these precisions may lie apart. */
+  readonly toleranceOf: (one: PrecisionName, other: PrecisionName) => number;
   newJob(id: bigint): Job;
   /** Undefined where the job ended without it. */
   read(job: Job): Told | undefined;
@@ -29,6 +32,7 @@ export interface Scoring {
 /** Prompt and output as one prompt: all steps at once, and the relay applies what the draws were adjusted by. */
 export function rescored(made: MadeSample, vocabulary: number): Scoring {
   return {
+    toleranceOf,
     newJob: (id) => new Job(id, rescoring(made.prompt, made.output, vocabulary)),
     read(job) {
       const rows = job.outcome === 'complete' ? job.promptLogprobs?.take()?.map(({ top }) => top) : undefined;
