@@ -7,11 +7,9 @@ import type {
   NodeCounters,
   NodeFacts,
   NodeMessage,
-  PageMessage,
   Profile,
   StoreProgress,
 } from '../node/messages.ts';
-import NodeWorker from '../node/worker.ts?worker';
 import { budget } from './budget.ts';
 import { ownBuild } from './build.ts';
 import { detachOnClose } from './closing.ts';
@@ -21,9 +19,10 @@ import { hold } from './limits/hold.ts';
 import { limits } from './limits/limits.ts';
 import { forgetJoin, nodeToken, rejoinOnReload } from './link.ts';
 import { logFacts } from './log-facts.ts';
-import { askToPersist, connectModels, takeModels } from './models/models.ts';
+import { askToPersist, takeModels } from './models/models.ts';
 import { claimNodeId } from './node-id.ts';
 import { logEvent } from './node-log.ts';
+import { NodeThread } from './node-thread.ts';
 import { hadDevice, reloadPage, rememberDevice } from './reload.ts';
 import { LOG_WORDS, logTone } from './state-words.ts';
 import { type TabSeat, tabsShareConnections, takeSeat } from './tab-seats.ts';
@@ -49,7 +48,13 @@ export const joined = computed(() => !['idle', 'left', 'error'].includes(state.v
 const arrivals = new DownloadRate();
 
 // There from the start, so that a relay that goes away before the first join takes no script along.
-let worker: Worker | undefined = startWorker();
+const thread = new NodeThread({
+  onMessage: take,
+  wanted: () => joined.value,
+  onError: (reason) => setState('error', reason),
+  onScriptMissing: () => setState('loading', "the relay did not send the Web Worker's script; trying again"),
+  onStartedAgain: tellAll,
+});
 let session: { readonly key: DetachKey; readonly authorization: string | undefined } | undefined;
 /** While it comes: leaving, and taking a seat from another tab. */
 let coming: { readonly leave: AbortController; readonly takeOver: AbortController } | undefined;
@@ -58,8 +63,6 @@ let seat: TabSeat | undefined;
 let leftBecause = '';
 /** What the Web Worker was told to join with. */
 let joins: JoinRequest | undefined;
-/** The relay may be away just when the Web Worker's script is asked for. */
-const SCRIPT_RETRY_MS = 2_000;
 /** A Web Worker hands back what it has in less; one that hangs is ended. */
 const LEAVE_BOUND_MS = 20_000;
 let leaveBound: ReturnType<typeof setTimeout> | undefined;
@@ -77,9 +80,8 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
     return;
   }
   setState('loading', '');
-  worker ??= startWorker();
-  tell({ type: 'hidden', hidden: document.hidden });
-  tellLimits();
+  thread.start();
+  tellAll();
   askToPersist();
   const nodeId = await come();
   if (nodeId === undefined) return;
@@ -93,7 +95,7 @@ export async function join(tune?: KernelFlags['tune']): Promise<void> {
     token: nodeToken(),
     hadDevice: hadDevice(),
   };
-  tell({ type: 'join', join: joins });
+  thread.tell({ type: 'join', join: joins });
   // A reload, the user's or the page's own, starts with what this reset finds.
   if (kernels.tune === 'reset')
     history.replaceState(null, '', location.pathname + withoutReset(location.search) + location.hash);
@@ -152,13 +154,10 @@ function rejoin(): void {
 export function leave(): void {
   forgetJoin();
   if (!coming) {
-    if (!worker && joined.value) setState('left', leftBecause);
-    tell({ type: 'leave' });
-    if (joined.value)
-      leaveBound ??= setTimeout(
-        () => setState('left', 'Its Web Worker did not answer, and was ended.'),
-        LEAVE_BOUND_MS,
-      );
+    if (!thread.there && joined.value) setState('left', leftBecause);
+    thread.tell({ type: 'leave' });
+    const ended = () => setState('left', 'Its Web Worker did not answer, and was ended.');
+    if (joined.value) leaveBound ??= setTimeout(ended, LEAVE_BOUND_MS);
     return;
   }
   // The Web Worker knows of no join yet.
@@ -176,16 +175,23 @@ export function pause(held: boolean): void {
 /** Has the kernels of the next steps timed. */
 export function timeKernels(): void {
   profile.value = 'timing';
-  tell({ type: 'profile' });
+  thread.tell({ type: 'profile' });
 }
 
 /** How much the node may do just now: its user's word, and the limits. */
 function tellLimits(): void {
-  tell({ type: 'pause', paused: paused.value || hold.value !== undefined });
-  tell({ type: 'share', share: limits.value.gpuShare });
+  thread.tell({ type: 'pause', paused: paused.value || hold.value !== undefined });
+  thread.tell({ type: 'share', share: limits.value.gpuShare });
 }
 
-document.addEventListener('visibilitychange', () => tell({ type: 'hidden', hidden: document.hidden }));
+/** What a Web Worker that has just started is to know: with a join that is under way, that too. */
+function tellAll(): void {
+  thread.tell({ type: 'hidden', hidden: document.hidden });
+  tellLimits();
+  if (joins) thread.tell({ type: 'join', join: joins });
+}
+
+document.addEventListener('visibilitychange', () => thread.tell({ type: 'hidden', hidden: document.hidden }));
 effect(tellLimits);
 let heldFor: string | undefined;
 effect(() => {
@@ -197,39 +203,8 @@ effect(() => {
 });
 detachOnClose(
   () => session,
-  () => tell({ type: 'restart' }),
+  () => thread.tell({ type: 'restart' }),
 );
-
-function startWorker(): Worker {
-  const next = new NodeWorker();
-  next.onmessage = (event: MessageEvent<NodeMessage>) => take(event.data);
-  next.onerror = (event) => {
-    next.terminate();
-    worker = undefined;
-    if (!joined.value) return;
-    // Without a message its script did not come; else one that can't start would be followed by one that can't.
-    if (event.message) setState('error', event.message);
-    else {
-      setState('loading', "the relay did not send the Web Worker's script; trying again");
-      setTimeout(startAgain, SCRIPT_RETRY_MS);
-    }
-  };
-  connectModels((message) => next.postMessage(message));
-  return next;
-}
-
-/** Goes on with the join that found no Web Worker. */
-function startAgain(): void {
-  if (!joined.value || worker) return;
-  worker = startWorker();
-  tell({ type: 'hidden', hidden: document.hidden });
-  tellLimits();
-  if (joins) tell({ type: 'join', join: joins });
-}
-
-function tell(message: PageMessage): void {
-  worker?.postMessage(message);
-}
 
 function take(message: NodeMessage): void {
   switch (message.type) {
@@ -304,8 +279,7 @@ function setState(next: NodeState, why: string): void {
     leaveBound = undefined;
     joins = undefined;
     // A Web Worker that has left holds no model any more; ending it frees the rest.
-    worker?.terminate();
-    worker &&= startWorker();
+    thread.replace();
     session = undefined;
     seat?.release();
     seat = undefined;
