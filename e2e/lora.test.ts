@@ -1,12 +1,16 @@
-// LoRA adapters of a page in a real browser: loaded at the start and by rpc, named by requests, unloaded.
+// LoRA adapters of a page in a real browser: loaded at the start and by rpc, named by requests, unloaded, and kept beside other weights.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Code } from '@connectrpc/connect';
+import { Code, createClient } from '@connectrpc/connect';
+import { createGrpcWebTransport } from '@connectrpc/connect-node';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { writeSafetensors } from '../src/checkpoint/testing/write-safetensors.ts';
 import type { SchedulerClient } from '../src/cli/scheduler-client.ts';
+import { Operator } from '../src/contract/gen/operator_pb.ts';
 import { Random } from '../src/gpu/testing/random.ts';
+import { writeOtherWeights } from '../src/relay/testing/other-weights.ts';
+import { MODEL_DIR } from '../src/relay/testing/relay-bench.ts';
 import { TestBrowser } from './harness/browser.ts';
 import { OUTPUT_IDS, PROMPT_IDS } from './harness/golden.ts';
 import { startRelay, type TestRelay } from './harness/relay.ts';
@@ -60,6 +64,12 @@ afterAll(async () => {
   rmSync(home, { recursive: true, force: true });
 });
 
+async function update(value: string): Promise<void> {
+  const operator = createClient(Operator, createGrpcWebTransport({ baseUrl: relay.webUrl, httpVersion: '1.1' }));
+  const { message } = await operator.updateWeights({ source: { case: 'diskPath', value } });
+  expect(message).toBe('Nodes that serve them: 1 of 1.');
+}
+
 async function output(loraId: string): Promise<number[]> {
   return idsOf(await collect(client, greedyRequest(PROMPT_IDS, { maxNewTokens: TOKENS }, { loraId })));
 }
@@ -80,6 +90,14 @@ test('adapters change what requests that name them get, and nothing else', async
   });
   expect((await client.unloadLoRAAdapter({ loraName: 'wild' })).loadedLoraIds).toEqual(['zero']);
   await expect(output('wild')).rejects.toMatchObject({ code: Code.InvalidArgument });
+  // Other weights take the place of these, with the adapters: one that changes nothing changes nothing of them either.
+  const weights = writeOtherWeights(join(home, 'other'), 1);
+  await update(weights);
+  const [others, withZero] = [await output(''), await output('zero')];
+  expect([withZero, others.length]).toEqual([others, TOKENS]);
+  expect(others).not.toEqual(plain);
+  await update(MODEL_DIR);
+  expect(await output('')).toEqual(plain);
   if (!LONG) return;
   // A page that comes later has what there is.
   await browser.serve(relay.webUrl);
