@@ -1,3 +1,4 @@
+import { cosine } from '../contract/cosine.ts';
 import { CliError } from './errors.ts';
 import { asCliError, connectScheduler } from './scheduler-client.ts';
 import type { HostPort } from './values.ts';
@@ -54,9 +55,4 @@ function scores(vectors: readonly (readonly number[])[], id2labelJson: string): 
 /** Cosines of all pairs, a row for each text. */
 function similarities(vectors: readonly (readonly number[])[]): string {
   return vectors.map((row) => `${vectors.map((other) => cosine(row, other).toFixed(4)).join(' ')}\n`).join('');
-}
-
-function cosine(a: readonly number[], b: readonly number[]): number {
-  const lengths = Math.hypot(...a) * Math.hypot(...b);
-  return lengths === 0 ? 0 : a.reduce((sum, value, at) => sum + value * b[at]!, 0) / lengths;
 }

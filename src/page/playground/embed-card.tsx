@@ -1,7 +1,8 @@
+import { cosine } from '../../contract/cosine.ts';
 import { count } from '../format.ts';
 import { TableFrame } from '../table-frame.tsx';
 import { TASK_WORDS } from '../task-words.ts';
-import { asking, cosine, type Embedded, embedded, embedLines, lines, problem } from './embed-texts.ts';
+import { asking, type Embedded, embedded, embedLines, lines, problem } from './embed-texts.ts';
 import type { VectorModel } from './open-tokenizer.ts';
 
 /** Of a model that generates nothing: texts, and how alike their vectors are, or what they score. */

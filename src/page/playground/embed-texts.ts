@@ -63,8 +63,3 @@ export async function embedLines(): Promise<void> {
     if (asked === own) asking.value = false;
   }
 }
-
-export function cosine(a: readonly number[], b: readonly number[]): number {
-  const lengths = Math.hypot(...a) * Math.hypot(...b);
-  return lengths === 0 ? 0 : a.reduce((sum, value, at) => sum + value * b[at]!, 0) / lengths;
-}
