@@ -41,7 +41,7 @@ export const Operator: GenService<{
     output: typeof UnloadLoRAResponseSchema;
   },
   /**
-   * UNIMPLEMENTED: the model that nodes load is the one that the relay was started with.
+   * Weights of the relay's disk take the place of those that are served, once what runs is at its end: the model is the same in all else.
    *
    * @generated from rpc shoal.relay.v1.Operator.UpdateWeights
    */
