@@ -16,7 +16,7 @@ import { defaultChoice } from './linear-choice.ts';
 import type { LinearFeatures } from './linear-features.ts';
 import { LinearKernel } from './linear-kernel.ts';
 import { type FragmentShape, type LinearForm, linearVariantOf, variantName } from './linear-variant.ts';
-import { compileLowRankRow, LowRankUpdate } from './low-rank-update.ts';
+import { LowRankUpdate } from './low-rank-update.ts';
 import { NormInput } from './norm-input.ts';
 import { Pool } from './pool.ts';
 import { QUANT_FORMATS } from './quant-format.ts';
@@ -153,7 +153,6 @@ test.skipIf(!webgpu)('every other kernel compiles, and no shader is left out', a
     RmsNorm.create(gpu, { columns: 64, epsilon: 1e-5, of: 'rows' }, buffers),
     NormInput.create(gpu, 64, buffers),
     LowRankUpdate.compile(gpu),
-    compileLowRankRow(gpu),
     ActivateRows.create(gpu, { columns: 64, activation: 'silu', gated: true }, buffers),
     AddNormed.create(gpu, { columns: 64, epsilon: 1e-5, scale: 1 }, buffers),
     Pool.compile(gpu),

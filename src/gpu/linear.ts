@@ -239,7 +239,7 @@ async function bindPart(
 const FINISHES: readonly LinearForm['finish'][] = ['store', 'add', 'emit', 'gate', 'rotate'];
 
 /** Factors of x and x³ in the sigmoid that multiplies x: GELU's tanh form is x · sigmoid(2 √(2/π) (x + 0.044715 x³)). */
-const GATES: Readonly<Record<GateActivation, readonly [linear: number, cubic: number]>> = {
+export const GATES: Readonly<Record<GateActivation, readonly [linear: number, cubic: number]>> = {
   silu: [1, 0],
   'gelu-tanh': [2 * Math.sqrt(2 / Math.PI), 2 * Math.sqrt(2 / Math.PI) * 0.044715],
 };

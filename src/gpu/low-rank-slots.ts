@@ -18,6 +18,8 @@ export interface LowRankShape {
   readonly maxRank: number;
   /** Adapters that can be there at once. */
   readonly slots: number;
+  /** Of modules whose outputs become pairs, rows i and i + half of each 2 · half: a module's is a multiple of that. */
+  readonly half?: number | undefined;
 }
 
 /** What is added to a matrix: B · A. */
@@ -29,9 +31,24 @@ export interface LowRankMatrices {
   readonly b: Float32Array;
 }
 
-/** Words of four that a shape's outputs take, each module's from a word on. */
+/** Words of four that a module's outputs take: a thread has two. */
+function moduleWords(outputs: number): number {
+  return 2 * Math.ceil(outputs / 8);
+}
+
+/** Words of four that a shape's outputs take, each module's from an even word on. */
 export function outputWords({ outputs }: Pick<LowRankShape, 'outputs'>): number {
-  return outputs.reduce((sum, count) => sum + rowWords(count), 0);
+  return outputs.reduce((sum, count) => sum + moduleWords(count), 0);
+}
+
+/** Which number of its module's words output `i` is. */
+function placeOf(i: number, half: number | undefined): number {
+  if (half === undefined) return i;
+  const within = i % (2 * half);
+  const second = within >= half;
+  const pair = (i - within) / 2 + (second ? within - half : within);
+  // Four firsts, then their seconds.
+  return (pair >> 2) * 8 + (pair & 3) + (second ? 4 : 0);
 }
 
 /** How many threads sum a rank of a row. */
@@ -46,19 +63,8 @@ export function shrunkNumbers(shape: LowRankShape): number {
   return shrinkSplits(shape).splits * shape.outputs.length * rowWords(shape.maxRank) * 4;
 }
 
-/** What a thread of shaders/low-rank-row.wgsl keeps of its row, in words of four. */
-export const ROW_RANK_WORDS = 16;
-/** Multiply-adds of a row that one thread a module does in less time than many threads take, where a processor plays the GPU. */
-const MOST_ROW_WORK = 1 << 17;
-
-/** Whether an update of such a shape is little work for one thread a row and module. */
-export function isRowWork({ columns, outputs, maxRank }: LowRankShape): boolean {
-  const work = maxRank * (outputs.length * columns + 4 * outputWords({ outputs }));
-  return rowWords(maxRank) <= ROW_RANK_WORDS && work <= MOST_ROW_WORK;
-}
-
 /** Bytes that the slots of a shape take. */
-export function lowRankBytes(shape: Omit<LowRankShape, 'label'>): number {
+export function lowRankBytes(shape: Omit<LowRankShape, 'label' | 'half'>): number {
   const { columns, outputs, maxRank, slots } = shape;
   const counts = rowWords(slots * outputs.length) * 16;
   return slots * rowWords(maxRank) * 64 * (rowWords(columns) * outputs.length + outputWords(shape)) + counts;
@@ -83,9 +89,11 @@ export class LowRankSlots {
 
   /** Empty slots. Rejects with AllocationError, with nothing kept. */
   static async create(gpu: Gpu, shape: LowRankShape): Promise<LowRankSlots> {
-    const { label, columns, outputs, maxRank, slots } = shape;
+    const { label, columns, outputs, maxRank, slots, half } = shape;
     if (outputs.length < 1 || outputs.length > MOST_MODULES)
       throw new RangeError(`${label}: ${outputs.length} modules`);
+    if (half !== undefined && outputs.some((count) => count % (2 * half) !== 0))
+      throw new RangeError(`${label}: ${outputs.join(', ')} outputs in pairs ${half} apart`);
     const allocate = async (what: string, bytes: number) => {
       if (bytes > gpu.bindingLimit) {
         const asked = `${slots} adapters of rank ${maxRank}: ${bytes} bytes`;
@@ -111,10 +119,10 @@ export class LowRankSlots {
 
   /** Puts one adapter's updates into `slot`, module by module; undefined: it leaves the module alone. By the queue. */
   write(slot: number, updates: readonly (LowRankMatrices | undefined)[]): void {
-    const { label, columns, outputs, maxRank, slots } = this.shape;
+    const { label, columns, outputs, maxRank, slots, half } = this.shape;
     if (!(slot >= 0 && slot < slots)) throw new RangeError(`${label}: adapter slot ${slot} of ${slots}`);
     const words = rowWords(columns);
-    // Ranks lie by fours, with zeros past an adapter's own.
+    // By four ranks and four of K, or of outputs; with zeros past an adapter's own.
     const most = 4 * rowWords(maxRank);
     const ranks = outputs.length * most;
     const allOutputs = outputWords(this.shape);
@@ -126,13 +134,17 @@ export class LowRankSlots {
       if (update) {
         checkUpdate(update, columns, count, this.shape);
         for (let j = 0; j < update.rank; j++) {
-          const to = module * most + j;
-          for (let k = 0; k < columns; k++) a[k * ranks + to] = update.a[j * columns + k]!;
-          const row = (j * allOutputs + firstWord) * 4;
-          for (let i = 0; i < count; i++) b[row + i] = update.b[i * update.rank + j]!;
+          const rankWord = (module * most + j) >> 2;
+          for (let k = 0; k < columns; k++)
+            a[(((k >> 2) * (ranks >> 2) + rankWord) * 4 + (k & 3)) * 4 + (j & 3)] = update.a[j * columns + k]!;
+          const row = ((j >> 2) * allOutputs + firstWord) * 4 + (j & 3);
+          for (let i = 0; i < count; i++) {
+            const place = placeOf(i, half);
+            b[(row + (place >> 2) * 4) * 4 + (place & 3)] = update.b[i * update.rank + j]!;
+          }
         }
       }
-      firstWord += rowWords(count);
+      firstWord += moduleWords(count);
     });
     this.#queue.writeBuffer(this.a, slot * a.byteLength, a);
     this.#queue.writeBuffer(this.b, slot * b.byteLength, b);

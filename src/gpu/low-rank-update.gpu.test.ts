@@ -1,19 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import {
-  isRowWork,
-  type LowRankMatrices,
-  type LowRankShape,
-  LowRankSlots,
-  lowRankBytes,
-  shrunkNumbers,
-} from './low-rank-slots.ts';
+import { type LowRankShape, LowRankSlots, lowRankBytes, shrunkNumbers } from './low-rank-slots.ts';
 import { lowRankReference } from './low-rank-update.reference.ts';
-import { type LowRankForm, LowRankUpdate } from './low-rank-update.ts';
+import { LowRankUpdate } from './low-rank-update.ts';
 import { NormInput, squaresWords } from './norm-input.ts';
 import type { SequenceEntry } from './pack-step.ts';
 import { rmsNormReference } from './rms-norm.reference.ts';
 import { rowWords } from './row-words.ts';
 import { bits, KernelBench, largestError, paddedRow } from './testing/kernel-bench.ts';
+import { anyUpdates, stepOf } from './testing/low-rank.ts';
 import { Random } from './testing/random.ts';
 
 let bench: KernelBench;
@@ -21,23 +15,6 @@ beforeAll(async () => {
   bench = await KernelBench.open();
 });
 afterAll(() => bench.close());
-
-/** An adapter's updates, one of `ranks` each module: 0 leaves it alone. */
-function anyUpdates(random: Random, shape: LowRankShape, ranks: readonly number[]): (LowRankMatrices | undefined)[] {
-  return shape.outputs.map((outputs, module) => {
-    const rank = ranks[module]!;
-    if (rank === 0) return undefined;
-    return { rank, a: random.normals(rank * shape.columns, 0.3), b: random.normals(outputs * rank, 0.3) };
-  });
-}
-
-/** Sequences with so many rows each, and their adapter slots. */
-function stepOf(all: readonly (readonly [rows: number, adapter?: number])[]): SequenceEntry[] {
-  return all.map(([rows, adapter], slot) => ({
-    ...{ slot, tokens: new Uint32Array(rows), startPosition: 0, blockTable: [slot] },
-    ...(adapter === undefined ? {} : { adapter }),
-  }));
-}
 
 describe.each([
   {
@@ -94,7 +71,6 @@ describe.each([
     before: Float32Array,
     scale: number,
     norm?: { readonly gain: Float32Array; readonly epsilon: number },
-    form?: LowRankForm,
   ): Promise<Float32Array<ArrayBuffer>> {
     const rows = x.length / columns;
     const { buffer: step } = await bench.step(sequences);
@@ -111,9 +87,8 @@ describe.each([
     const update = await LowRankUpdate.create(
       bench.gpu,
       slots,
-      { outputStride: stride, scale, ...(norm ? { norm: { epsilon: norm.epsilon, squares } } : {}) },
+      { finish: { kind: 'add', outputStride: stride, scale }, norm: norm && { epsilon: norm.epsilon, squares } },
       { step, input, shrunk, output },
-      form,
     );
     await bench.run((pass) => update.encode(pass, rows));
     return bench.read(output);
@@ -163,10 +138,6 @@ describe.each([
         });
         expect(largestError(paddedRow(after, all, row), expected)).toBeLessThan(2e-5);
       });
-      // Either form gives the same bits, whichever is taken here.
-      for (const form of ['row', 'shrink and expand'] as const) {
-        expect(bits(await run(slots, sequences, x, before, scale, norm, form))).toEqual(bits(after));
-      }
       // Alone as in company.
       const alone = await run(
         slots,
@@ -179,23 +150,6 @@ describe.each([
       expect(bits(paddedRow(alone, all, 0))).toEqual(bits(paddedRow(after, all, 3)));
     }
   });
-});
-
-test('small updates take one dispatch, of a processor, large ones and those of many ranks two', async () => {
-  const small = { label: 'small', columns: 64, outputs: [64, 32, 32], maxRank: 64, slots: 1 };
-  expect(isRowWork(small)).toBe(true);
-  // Gate and up of SmolLM2-135M, and of Llama 3.2 1B.
-  expect(isRowWork({ ...small, columns: 576, outputs: [1536, 1536], maxRank: 16 })).toBe(true);
-  expect(isRowWork({ ...small, columns: 2048, outputs: [8192, 8192], maxRank: 16 })).toBe(false);
-  const wide = { ...small, label: 'wide', columns: 8, outputs: [4, 4, 4], maxRank: 96 };
-  expect(isRowWork(wide)).toBe(false);
-  const slots = await LowRankSlots.create(bench.gpu, wide);
-  const { buffer: step } = await bench.step(stepOf([[1, 0]]));
-  const [input, shrunk, output] = await Promise.all([8, shrunkNumbers(wide), 12].map((count) => bench.zeros(count)));
-  const buffers = { step, input: input!, shrunk: shrunk!, output: output! };
-  await expect(LowRankUpdate.create(bench.gpu, slots, { outputStride: 12 }, buffers, 'row')).rejects.toThrow(
-    'wide: too many ranks for a thread',
-  );
 });
 
 test('an update that is none of the shape is refused', async () => {

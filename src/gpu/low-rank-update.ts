@@ -1,23 +1,17 @@
+import activationCode from '../../shaders/activation.wgsl?raw';
 import expandCode from '../../shaders/low-rank-expand.wgsl?raw';
-import expandWordCode from '../../shaders/low-rank-expand-word.wgsl?raw';
-import rowCode from '../../shaders/low-rank-row.wgsl?raw';
 import shrinkCode from '../../shaders/low-rank-shrink.wgsl?raw';
-import shrinkWordCode from '../../shaders/low-rank-shrink-word.wgsl?raw';
 import stepCode from '../../shaders/step.wgsl?raw';
 import type { Gpu } from './gpu.ts';
-import { Kernel } from './kernel.ts';
+import { Kernel, type UniformField } from './kernel.ts';
 import { tellWork } from './kernel-work.ts';
-import {
-  isRowWork,
-  type LowRankSlots,
-  outputWords,
-  ROW_RANK_WORDS,
-  shrinkSplits,
-  shrunkNumbers,
-} from './low-rank-slots.ts';
+import { GATES, type LinearFinish } from './linear.ts';
+import { type LowRankSlots, outputWords, shrinkSplits, shrunkNumbers } from './low-rank-slots.ts';
 import { squaresWords } from './norm-input.ts';
-import { playsGpu, rowThreads } from './row-threads.ts';
-import { rowWords } from './row-words.ts';
+import type { BindingKind } from './pipeline-cache.ts';
+import { rowThreads } from './row-threads.ts';
+import { FIRST_TABLE_WORD } from './step-layout.ts';
+import { expandTemplate } from './template.ts';
 import { TILE_ROWS } from './weight-format.ts';
 import type { MatrixPart, WeightMatrix } from './weight-matrix.ts';
 
@@ -25,40 +19,41 @@ export interface LowRankBuffers {
   readonly step: GPUBuffer;
   /** [rows, columns padded to 4] f32. */
   readonly input: GPUBuffer;
-  /** [rows, shrunkNumbers] f32: scratch of the form that shrinks and expands. */
+  /** [rows, shrunkNumbers] f32: scratch. */
   readonly shrunk: GPUBuffer;
-  /** [rows, outputStride] f32: it is added to. */
+  /** [rows, outputStride] f32; of `rotate` the query, [rows, heads, headSize]. */
   readonly output: GPUBuffer;
 }
 
 /** See MatrixPart. */
 type TiledPart = Pick<MatrixPart, 'firstRow' | 'rows' | 'tiles'>;
 
-/** Rows of a product whose numbers lie as a paired matrix's tiles do: the sums, in place of `output`'s. */
+/** A product's rows as a paired matrix's tiles have them. */
 export interface TiledRows {
   /** [rows, tiles · 64] f32. */
   readonly tiles: GPUBuffer;
   readonly matrix: { readonly parts: readonly TiledPart[] };
-  /** Rows r and r + half of each 2 · half are pairs. */
-  readonly half: number;
 }
+
+type Finish<K> = Extract<LinearFinish, { kind: K }>;
+
+/** What becomes of sums: `output` is added to, or they are those in tiles, and are finished as their product would. */
+export type LowRankFinish =
+  | {
+      readonly kind: 'add';
+      /** Numbers from one row of `output` to the next. */
+      readonly outputStride: number;
+      /** Multiplies what is added; default 1. */
+      readonly scale?: number;
+    }
+  | (Finish<'gate'> & TiledRows & { readonly outputStride: number })
+  | (Finish<'rotate'> & TiledRows);
 
 export interface LowRankOptions {
-  /** Numbers from one row of `output` to the next. */
-  readonly outputStride: number;
-  /** Multiplies what is added; default 1. */
-  readonly scale?: number;
   /** The input is yet to be divided by its root mean square; see LinearShape. */
-  readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer };
-  /** All rows come from here, those without an adapter too; absent: `output` has them. */
-  readonly from?: TiledRows;
+  readonly norm?: { readonly epsilon: number; readonly squares: GPUBuffer } | undefined;
+  readonly finish: LowRankFinish;
 }
-
-/**
- * How an update is computed; both give the same bits. On a processor that plays a GPU small ones go by `row`, in one dispatch:
- * see shaders/low-rank-row.wgsl.
- */
-export type LowRankForm = 'row' | 'shrink and expand';
 
 interface Dispatch {
   readonly kernel: Kernel;
@@ -68,8 +63,8 @@ interface Dispatch {
 }
 
 /**
- * Adds to rows that have an adapter what their adapter makes of their input, B · (A · x); see shaders/low-rank-*.wgsl. Rows
- * of one dispatch may have different adapters; those without keep the bits they have.
+ * Adds to rows that have an adapter what their adapter makes of their input, B · (A · x), in two dispatches; see
+ * shaders/low-rank-*.wgsl. Rows of one dispatch may have different adapters; those without keep the bits they have.
  */
 export class LowRankUpdate {
   readonly #dispatches: readonly Dispatch[];
@@ -78,62 +73,52 @@ export class LowRankUpdate {
     this.#dispatches = dispatches;
   }
 
-  /** `form`: absent: what its shape makes faster. */
+  /** Of `rotate`, slots have their outputs in pairs. */
   static async create(
     gpu: Gpu,
     slots: LowRankSlots,
-    options: LowRankOptions,
-    buffers: LowRankBuffers,
-    form: LowRankForm = playsGpu(gpu) && isRowWork(slots.shape) ? 'row' : 'shrink and expand',
+    { norm, finish }: LowRankOptions,
+    { step, input, shrunk, output }: LowRankBuffers,
   ): Promise<LowRankUpdate> {
-    const { columns, outputs, maxRank } = slots.shape;
-    const { step, input, shrunk, output } = buffers;
-    const { norm, outputStride, scale = 1, from } = options;
+    const { label, columns, outputs, maxRank, half } = slots.shape;
+    if (half !== (finish.kind === 'rotate' ? finish.headSize / 2 : undefined))
+      throw new RangeError(`${label}: outputs in pairs ${half} apart, to ${finish.kind}`);
+    const [shrink, expand] = await Promise.all([compileShrink(gpu), compileExpand(gpu, finish.kind)]);
     const { splits, splitWords } = shrinkSplits(slots.shape);
-    const words = outputWords(slots.shape);
-    const squares = norm?.squares ?? input;
-    const tiles = from?.tiles ?? step;
-    const shrinkFields = [
-      ...[rowWords(columns), splitWords, splits, outputs.length, rowWords(maxRank)],
-      ...[norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)],
-    ];
-    const outputFields = [
-      ...[outputStride, { f32: scale }, outputs[0]!, outputs[1] ?? 0, outputs[2] ?? 0],
-      ...(from ? tileFields(from, outputs) : [0, 0, 0, 0, 0, 0, 0, 0]),
-    ];
+    const [words, rankWords, modules] = [outputWords(slots.shape), Math.ceil(maxRank / 4), outputs.length];
+    const normFields = [norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)];
+    const { fields, buffers } = finishParts(finish, outputs);
+    const [shrinkGroup, expandGroup] = await Promise.all([
+      shrink.bind(
+        [Math.ceil(columns / 4), splitWords, splits, modules, rankWords, ...normFields],
+        [step, input, slots.a, slots.counts, norm?.squares ?? input, shrunk],
+      ),
+      expand.bind(
+        [words, rankWords, modules, splits, ...fields],
+        [step, shrunk, slots.b, slots.counts, output, ...buffers],
+      ),
+    ]);
     const allOutputs = outputs.reduce((sum, count) => sum + count, 0);
     // At least one adapter's; of one that has all ranks.
-    const shrinks = { bytes: 4 * outputs.length * maxRank * columns, flops: 2 * outputs.length * maxRank * columns };
-    const expands = { bytes: 16 * maxRank * words, flops: 2 * maxRank * allOutputs };
-    const tell = (group: GPUBindGroup, what: string, work: typeof shrinks) =>
-      tellWork(group, { what: `${what} of ${slots.shape.label}`, ...work, columns: 'rows', firstColumn: 0 });
-    if (form === 'row') {
-      if (rowWords(maxRank) > ROW_RANK_WORDS) throw new RangeError(`${slots.shape.label}: too many ranks for a thread`);
-      const kernel = await compileLowRankRow(gpu);
-      const group = await kernel.bind(
-        [...shrinkFields, words, ...outputFields],
-        [step, input, slots.a, slots.counts, squares, slots.b, tiles, output],
-      );
-      tell(group, 'update', { bytes: shrinks.bytes + expands.bytes, flops: shrinks.flops + expands.flops });
-      return new LowRankUpdate([{ kernel, group, threads: outputs.length }]);
-    }
-    const [shrink, expand] = await compilePair(gpu);
-    const shrinkGroup = await shrink.bind(shrinkFields, [step, input, slots.a, slots.counts, squares, shrunk]);
-    const expandGroup = await expand.bind(
-      [words, rowWords(maxRank), outputs.length, splits, ...outputFields],
-      [step, shrunk, slots.b, slots.counts, tiles, output],
-    );
-    tell(shrinkGroup, 'shrink', shrinks);
-    tell(expandGroup, 'expand', expands);
+    const tell = (group: GPUBindGroup, what: string, numbers: number) =>
+      tellWork(group, {
+        ...{ what: `${what} of ${label}`, bytes: 4 * maxRank * numbers, flops: 2 * maxRank * numbers },
+        ...{ columns: 'rows', firstColumn: 0 },
+      });
+    tell(shrinkGroup, 'shrink', modules * columns);
+    tell(expandGroup, 'expand', allOutputs);
     return new LowRankUpdate([
       { kernel: shrink, group: shrinkGroup, threads: shrunkNumbers(slots.shape) / 4 },
-      { kernel: expand, group: expandGroup, threads: words },
+      { kernel: expand, group: expandGroup, threads: words / (finish.kind === 'gate' ? 4 : 2) },
     ]);
   }
 
-  /** All forms that updates have on `gpu`. */
+  /** With all finishes. */
   static compile(gpu: Gpu): Promise<unknown> {
-    return Promise.all([compilePair(gpu), ...(playsGpu(gpu) ? [compileLowRankRow(gpu)] : [])]);
+    return Promise.all([
+      compileShrink(gpu),
+      ...(['add', 'gate', 'rotate'] as const).map((kind) => compileExpand(gpu, kind)),
+    ]);
   }
 
   encode(pass: GPUComputePassEncoder, rows: number): void {
@@ -141,24 +126,71 @@ export class LowRankUpdate {
   }
 }
 
-/** Of the form that takes one dispatch. */
-export function compileLowRankRow(gpu: Gpu): Promise<Kernel> {
+function compileShrink(gpu: Gpu): Promise<Kernel> {
   const threads = rowThreads(gpu);
   return Kernel.compile(gpu, {
-    name: 'low-rank-row',
-    code: [stepCode, shrinkWordCode, expandWordCode, rowCode],
-    constants: { THREADS: threads, RANK_WORDS: ROW_RANK_WORDS },
-    bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'read', 'read', 'write'],
+    name: 'low-rank-shrink',
+    code: [stepCode, shrinkCode],
+    constants: { THREADS: threads },
+    bindings: ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'],
     threads,
   });
 }
 
-function compilePair(gpu: Gpu): Promise<[shrink: Kernel, expand: Kernel]> {
-  const bindings = ['uniform', 'read', 'read', 'read', 'read', 'read', 'write'] as const;
-  return Promise.all([
-    Kernel.compile(gpu, { name: 'low-rank-shrink', code: [stepCode, shrinkWordCode, shrinkCode], bindings }),
-    Kernel.compile(gpu, { name: 'low-rank-expand', code: [stepCode, expandWordCode, expandCode], bindings }),
-  ]);
+const MORE_BINDINGS: Readonly<Record<LowRankFinish['kind'], readonly BindingKind[]>> = {
+  add: [],
+  gate: ['read'],
+  rotate: ['read', 'read', 'write'],
+};
+
+function compileExpand(gpu: Gpu, kind: LowRankFinish['kind']): Promise<Kernel> {
+  const threads = rowThreads(gpu);
+  const counts = {
+    ADD: kind === 'add' ? 1 : 0,
+    GATE: kind === 'gate' ? 1 : 0,
+    ROTATE: kind === 'rotate' ? 1 : 0,
+    TILES: kind === 'add' ? 0 : 1,
+  };
+  return Kernel.compile(gpu, {
+    name: `low-rank-expand ${kind}`,
+    code: [stepCode, ...(kind === 'gate' ? [activationCode] : []), expandTemplate(expandCode, counts)],
+    constants: { THREADS: threads },
+    bindings: ['uniform', 'read', 'read', 'read', 'read', 'write', ...MORE_BINDINGS[kind]],
+    threads,
+  });
+}
+
+/** What a finish asks for beside input and output; of modules with so many outputs. */
+function finishParts(
+  finish: LowRankFinish,
+  outputs: readonly number[],
+): { fields: readonly UniformField[]; buffers: readonly GPUBuffer[] } {
+  switch (finish.kind) {
+    case 'add': {
+      const { outputStride, scale = 1 } = finish;
+      return { fields: [outputStride, { f32: scale }, ...[0, 1, 2].map((i) => outputs[i] ?? 0)], buffers: [] };
+    }
+    case 'gate': {
+      const { outputStride, activation = 'silu', tiles, matrix } = finish;
+      const [linear, cubic] = GATES[activation];
+      return {
+        fields: [outputStride, outputs[0]!, tiledNumbers(matrix), { f32: linear }, { f32: cubic }],
+        buffers: [tiles],
+      };
+    }
+    case 'rotate': {
+      const { heads, kvHeads, headSize, table, kv, tableWord = FIRST_TABLE_WORD, tiles, matrix } = finish;
+      const half = headSize / 2;
+      const [keys, values] = [heads, heads + kvHeads].map((head) => placeOfPair(matrix, head * half));
+      return {
+        fields: [
+          ...[heads, kvHeads, half, table ? heads + kvHeads : 0, tableWord, tiledNumbers(matrix)],
+          ...[keys!.pair, values!.pair, keys!.place, values!.place],
+        ],
+        buffers: [tiles, table ?? tiles, kv],
+      };
+    }
+  }
 }
 
 /** A paired matrix with each row where it lies in the tiles: a product of it is what TiledRows hold. */
@@ -178,23 +210,12 @@ export function tiledNumbers({ parts }: TiledRows['matrix']): number {
   return parts.reduce((sum, { tiles }) => sum + tiles * TILE_ROWS, 0);
 }
 
-/** half, tilesStride, then each module's first pair and that one's place, as the part has them that its first row lies in. */
-function tileFields({ matrix, half }: TiledRows, outputs: readonly number[]): number[] {
-  const firstPairs = [0, 0, 0];
-  const firstPlaces = [0, 0, 0];
-  let row = 0;
-  for (const [module, count] of outputs.entries()) {
-    const inBlock = row % (2 * half);
-    const pair = (row - inBlock) / 2 + (inBlock >= half ? inBlock - half : inBlock);
-    let place = 0;
-    for (const part of matrix.parts) {
-      if (pair >= part.firstRow && pair < part.firstRow + part.rows) {
-        firstPairs[module] = part.firstRow;
-        firstPlaces[module] = place;
-      }
-      place += part.tiles * TILE_ROWS;
-    }
-    row += count;
+/** The first pair of the part that has `pair`, and that one's place: parts that a limit cuts off one another have whole tiles. */
+function placeOfPair({ parts }: TiledRows['matrix'], pair: number): { pair: number; place: number } {
+  let place = 0;
+  for (const { firstRow, rows, tiles } of parts) {
+    if (pair >= firstRow && pair < firstRow + rows) return { pair: firstRow, place };
+    place += tiles * TILE_ROWS;
   }
-  return [half, tiledNumbers(matrix), ...firstPairs, ...firstPlaces];
+  throw new RangeError(`pair ${pair} of a matrix that hasn't so many`);
 }

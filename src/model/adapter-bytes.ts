@@ -12,7 +12,7 @@ export function adapterBytes(
   if (most === 0) return 0;
   let slotBytes = 0;
   let shrunk = 0;
-  const sums = { qkv: 0, up: 0 };
+  let sums = 0;
   for (const sites of layers) {
     for (const kind of SITE_KINDS) {
       const site = sites[kind];
@@ -22,9 +22,8 @@ export function adapterBytes(
       slotBytes += lowRankBytes(shape);
       shrunk = Math.max(shrunk, shrunkNumbers(shape));
       const all = outputs.reduce((sum, count) => sum + count, 0);
-      if (kind === 'qkv' || kind === 'up') sums[kind] = Math.max(sums[kind], all);
+      if (kind === 'qkv' || kind === 'up') sums = Math.max(sums, all);
     }
   }
-  const tiles = Math.ceil(Math.max(sums.qkv, sums.up) / TILE_ROWS) * TILE_ROWS;
-  return slotBytes + 16 * rows * (rowWords(shrunk) + rowWords(sums.qkv) + rowWords(sums.up) + rowWords(tiles));
+  return slotBytes + 16 * rows * rowWords(shrunk) + 4 * rows * Math.ceil(sums / TILE_ROWS) * TILE_ROWS;
 }

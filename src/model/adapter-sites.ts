@@ -16,6 +16,8 @@ export interface AdapterSite {
   readonly label: string;
   readonly columns: number;
   readonly modules: readonly SiteModule[];
+  /** Of query, key and value: outputs i and i + half of a head become a pair, where their matrix is paired. */
+  readonly half?: number;
 }
 
 /** Where adapters come in, in one layer. Experts take none. */
@@ -60,11 +62,14 @@ function layerSites(config: DecoderConfig, names: DecoderNames, index: number): 
   const network = layer.feedForward;
   const size = feedForward.size;
   return {
-    qkv: site('q | k | v', hiddenSize, [
-      [layer.query, heads * headSize],
-      [layer.key, kvHeads * headSize],
-      [layer.value, kvHeads * headSize],
-    ]),
+    qkv: {
+      ...site('q | k | v', hiddenSize, [
+        [layer.query, heads * headSize],
+        [layer.key, kvHeads * headSize],
+        [layer.value, kvHeads * headSize],
+      ]),
+      half: headSize / 2,
+    },
     attentionOutput: site('o', heads * headSize, [[layer.attentionOutput, hiddenSize]]),
     up:
       network.kind === 'gated'

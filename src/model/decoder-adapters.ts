@@ -71,13 +71,11 @@ export class DecoderAdapters {
       await Promise.all(
         this.#layers.map((layer, i) => {
           const { qkv, attentionOutput, up, down } = slots[i]!;
-          const site = (own: LowRankSlots | undefined) => own && { slots: own, shrunk: scratch.shrunk };
-          const product = (own: LowRankSlots | undefined, sums: GPUBuffer | undefined) =>
-            own && { ...site(own)!, sums: sums!, tiles: scratch.tiles };
+          const site = (own: LowRankSlots | undefined) => own && { slots: own, ...scratch };
           return layer.adapt({
-            qkv: product(qkv, scratch.qkv),
+            qkv: site(qkv),
             attentionOutput: site(attentionOutput),
-            up: product(up, scratch.inner),
+            up: site(up),
             down: site(down),
           });
         }),
@@ -95,12 +93,14 @@ export class DecoderAdapters {
   async #allocateSlots(made: GPUBuffer[]): Promise<readonly LayerSlots[]> {
     const { sites, most, maxRank } = this.#room;
     const all: LayerSlots[] = [];
-    for (const layer of sites) {
+    for (const [i, layer] of sites.entries()) {
+      const { paired } = this.#weights[i]!.qkv;
       const create = async (site: AdapterSite | undefined) => {
         if (!site) return undefined;
         const { label, columns, modules } = site;
         const outputs = modules.map(({ count }) => count);
-        const slots = await LowRankSlots.create(this.#gpu, { label, columns, outputs, maxRank, slots: most });
+        const half = paired ? site.half : undefined;
+        const slots = await LowRankSlots.create(this.#gpu, { label, columns, outputs, maxRank, slots: most, half });
         made.push(slots.a, slots.b, slots.counts);
         return slots;
       };
@@ -132,14 +132,6 @@ export class DecoderAdapters {
       tiles: await allocate(
         'tiles of adapted products',
         matrices.map((matrix) => (matrix.paired ? tiledNumbers(matrix) : 0)),
-      ),
-      qkv: await allocate(
-        'adapted qkv',
-        this.#weights.map(({ qkv }) => qkv.rows),
-      ),
-      inner: await allocate(
-        'adapted inner',
-        this.#weights.map(({ feedForward }) => (feedForward.kind === 'dense' ? feedForward.inner.rows : 0)),
       ),
     };
   }

@@ -62,11 +62,7 @@ export function decoderKernels(
       experts.add(hiddenSize, layer.feedForward, sources);
     }
     if (biasesEmitted(config, layer)) rows.add('norm-input');
-    if (adapters && adapters.most > 0) {
-      // An update comes before what is a product's finish otherwise.
-      rows.add('low-rank').add(qkNorm ? `rope ${qkNorm} norm` : 'rope');
-      if (layer.feedForward.kind !== 'experts') rows.add('activate-rows');
-    }
+    if (adapters && adapters.most > 0) rows.add('low-rank');
   });
   const rmsFirst = config.norm.kind === 'rms' && config.layers[0]!.norms !== 'after';
   if (rmsFirst && learnedPositions !== undefined) rows.add('norm-input');

@@ -10,7 +10,7 @@ import { blockBytes } from './kv-layout.ts';
 import type { LayerScratch } from './layer-scratch.ts';
 import type { ResidualStream, StreamReader } from './residual-stream.ts';
 import type { RowsKernel } from './rows-kernel.ts';
-import { adaptedProduct, type LayerAdapters, type ProductAdapters } from './site-adapters.ts';
+import { adaptedProduct, type LayerAdapters, productInOrder, type SiteAdapters } from './site-adapters.ts';
 
 /** Where a layer keeps keys and values. */
 export interface LayerKv {
@@ -147,20 +147,21 @@ async function queryKeyValue(
   { qkv, qkvMore }: DecoderLayerWeights,
   { stream, scratch, kv, tables }: LayerPlace,
   reader: StreamReader,
-  adapters: ProductAdapters | undefined,
+  adapters: SiteAdapters | undefined,
 ): Promise<readonly RowsKernel[]> {
   const { heads, kvHeads, headSize, rope, qkvBias, qkNorm } = config.layers[index]!.attention;
   const table = rope === undefined ? undefined : tables[rope];
   const shape = { heads, kvHeads, headSize, tableWord: FIRST_TABLE_WORD + kv.group };
-  if (qkv.paired && !adapters) {
+  const { step } = stream;
+  if (qkv.paired) {
+    const columns = heads * headSize;
     const finish = { kind: 'rotate', ...shape, table, kv: kv.buffer } as const;
-    return [await reader.product(qkv, scratch.query, heads * headSize, finish)];
+    if (!adapters) return [await reader.product(qkv, scratch.query, columns, finish)];
+    return adaptedProduct(gpu, adapters, step, reader, { matrix: qkv, output: scratch.query, columns, finish });
   }
-  const both = adapters?.sums ?? scratch.qkv!;
+  const both = scratch.qkv!;
   return Promise.all([
-    adapters
-      ? adaptedProduct(gpu, adapters, stream.step, reader, { matrix: qkv, half: headSize / 2, finish: 'rotate' })
-      : reader.product(qkv, both, qkv.rows, { kind: 'store' }),
+    ...productInOrder(gpu, step, reader, qkv, both, adapters),
     Rope.create(
       gpu,
       {
@@ -170,7 +171,7 @@ async function queryKeyValue(
         biased: qkvBias,
         qkNorm: qkNorm && { of: qkNorm, epsilon: config.norm.epsilon },
       },
-      { step: stream.step, qkv: both, table, query: scratch.query, kv: kv.buffer, more: qkvMore },
+      { step, qkv: both, table, query: scratch.query, kv: kv.buffer, more: qkvMore },
     ),
   ]);
 }

@@ -44,7 +44,7 @@ test('a decoded token takes six dispatches a layer, attention split, and six mor
   }
 });
 
-test('rows with adapters of a small model take six dispatches a layer more, and neither a buffer nor a kernel; steps without one take none more', async () => {
+test('rows with adapters take eight dispatches a layer more, and neither a buffer nor a kernel; steps without one take none more', async () => {
   const device = await testDevice();
   const config = storiesConfig();
   const { layers } = describeDecoder(config).config;
@@ -74,7 +74,7 @@ test('rows with adapters of a small model take six dispatches a layer more, and 
     const buffers = vi.spyOn(GPUDevice.prototype, 'createBuffer');
     const pipelines = vi.spyOn(GPUDevice.prototype, 'createComputePipelineAsync');
     expect(await counted(3)).toBe(before);
-    expect(await counted(4, 0)).toBe(before + 6 * layers.length);
+    expect(await counted(4, 0)).toBe(before + 8 * layers.length);
     expect(buffers).not.toHaveBeenCalled();
     expect(pipelines).not.toHaveBeenCalled();
   } finally {

@@ -8,7 +8,7 @@ import type { DenseWeights, FeedForwardWeights } from './feed-forward-weights.ts
 import type { LayerScratch } from './layer-scratch.ts';
 import type { AddOptions, ResidualStream } from './residual-stream.ts';
 import type { RowsKernel } from './rows-kernel.ts';
-import { adaptedProduct, type ProductAdapters } from './site-adapters.ts';
+import { adaptedProduct, productInOrder, type SiteAdapters } from './site-adapters.ts';
 
 /** Where a layer's feed-forward network stands. */
 export interface FeedForwardPlace {
@@ -18,7 +18,7 @@ export interface FeedForwardPlace {
   readonly add: AddOptions;
   readonly scratch: LayerScratch;
   /** What rows' adapters add to the inner product; `add` has those of what goes back. */
-  readonly adapters?: ProductAdapters | undefined;
+  readonly adapters?: SiteAdapters | undefined;
 }
 
 /** A layer's feed-forward network, from the stream and back into it. */
@@ -43,16 +43,17 @@ async function dense(
   const gated = scratch.gated!;
   const reader = await stream.reader(norm);
   const activated = async (): Promise<readonly RowsKernel[]> => {
-    if (inner.paired && !adapters && (activation === 'silu' || activation === 'gelu-tanh')) {
-      return [await reader.product(inner, gated, size, { kind: 'gate', activation })];
+    const { step } = stream;
+    if (inner.paired && (activation === 'silu' || activation === 'gelu-tanh')) {
+      const finish = { kind: 'gate', activation } as const;
+      if (!adapters) return [await reader.product(inner, gated, size, finish)];
+      return adaptedProduct(gpu, adapters, step, reader, { matrix: inner, output: gated, columns: size, finish });
     }
-    const both = adapters?.sums ?? scratch.inner!;
+    const both = scratch.inner!;
     const shape = { columns: size, activation, gated: config.kind === 'gated' };
     return Promise.all([
-      adapters
-        ? adaptedProduct(gpu, adapters, stream.step, reader, { matrix: inner, half: size, finish: 'gate' })
-        : reader.product(inner, both, inner.rows, { kind: 'store' }),
-      ActivateRows.create(gpu, shape, { step: stream.step, input: both, bias: innerBias, output: gated }),
+      ...productInOrder(gpu, step, reader, inner, both, adapters),
+      ActivateRows.create(gpu, shape, { step, input: both, bias: innerBias, output: gated }),
     ]);
   };
   const [before, after] = await Promise.all([activated(), stream.adder(down, gated, add)]);

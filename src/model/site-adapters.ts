@@ -1,8 +1,7 @@
 import type { Gpu } from '../gpu/gpu.ts';
-import type { LinearShape } from '../gpu/linear.ts';
-import type { LinearForm } from '../gpu/linear-variant.ts';
+import type { LinearFinish, LinearShape } from '../gpu/linear.ts';
 import type { LowRankSlots } from '../gpu/low-rank-slots.ts';
-import { inTileOrder, LowRankUpdate } from '../gpu/low-rank-update.ts';
+import { inTileOrder, type LowRankFinish, LowRankUpdate } from '../gpu/low-rank-update.ts';
 import { rowWords } from '../gpu/row-words.ts';
 import type { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { SITE_KINDS } from './adapter-sites.ts';
@@ -14,21 +13,12 @@ export interface SiteAdapters {
   readonly slots: LowRankSlots;
   /** Scratch of updates; see LowRankBuffers. */
   readonly shrunk: GPUBuffer;
-}
-
-/** At a site whose product is followed by kernels of its own, since an update comes before these. */
-export interface ProductAdapters extends SiteAdapters {
-  /** [rows, outputs padded to 4] f32: where the sums go. */
-  readonly sums: GPUBuffer;
-  /** Of a paired matrix: they come from here, [rows, tiles · 64] f32. */
+  /** Scratch of products of paired matrices, [rows, tiles · 64] f32; absent: no matrix is paired. */
   readonly tiles: GPUBuffer | undefined;
 }
 
 /** Of a layer, by site; undefined: none come in there. */
-export type LayerAdapters = Readonly<
-  Record<Extract<(typeof SITE_KINDS)[number], 'qkv' | 'up'>, ProductAdapters | undefined> &
-    Record<Extract<(typeof SITE_KINDS)[number], 'attentionOutput' | 'down'>, SiteAdapters | undefined>
->;
+export type LayerAdapters = Readonly<Record<(typeof SITE_KINDS)[number], SiteAdapters | undefined>>;
 
 /** What rows' adapters make of `input` is added to `output`, `scale` times. */
 export function updateSite(
@@ -40,47 +30,66 @@ export function updateSite(
     readonly output: GPUBuffer;
     readonly outputStride: number;
     readonly scale?: number;
-    readonly norm?: LinearShape['norm'];
+    readonly norm?: LinearShape['norm'] | undefined;
   },
-): Promise<RowsKernel> {
-  const { step, input, output, norm, ...options } = site;
-  return LowRankUpdate.create(gpu, slots, { ...options, ...(norm ? { norm } : {}) }, { step, input, shrunk, output });
+): Promise<LowRankUpdate> {
+  const { step, input, output, norm, ...more } = site;
+  const finish: LowRankFinish = { kind: 'add', ...more };
+  return LowRankUpdate.create(gpu, slots, { norm, finish }, { step, input, shrunk, output });
+}
+
+/** The sums of a matrix that isn't paired in `output` [rows, matrix rows padded to 4], with what rows' adapters add. */
+export function productInOrder(
+  gpu: Gpu,
+  step: GPUBuffer,
+  { input, norm, product }: StreamReader,
+  matrix: WeightMatrix,
+  output: GPUBuffer,
+  adapters: SiteAdapters | undefined,
+): Promise<RowsKernel>[] {
+  const outputStride = 4 * rowWords(matrix.rows);
+  return [
+    product(matrix, output, matrix.rows, { kind: 'store' }),
+    ...(adapters ? [updateSite(gpu, adapters, { step, input, output, outputStride, norm })] : []),
+  ];
 }
 
 /**
- * A product's sums with what rows' adapters add, unpaired and in order: what its finish, otherwise, would have been given.
- * Of a row without an adapter they are the same to the bit: the same variant of the kernel sums.
+ * A paired matrix's product with what rows' adapters add, then finished: it stores its sums as they lie in its tiles, by the variant
+ * that sums them otherwise, so that a row without an adapter has the same bits.
  */
 export async function adaptedProduct(
   gpu: Gpu,
-  { slots, shrunk, sums, tiles }: ProductAdapters,
+  { slots, shrunk, tiles }: SiteAdapters,
   step: GPUBuffer,
-  reader: StreamReader,
-  {
-    matrix,
-    half,
-    finish,
-  }: { readonly matrix: WeightMatrix; readonly half: number; readonly finish: LinearForm['finish'] },
-): Promise<RowsKernel> {
-  const outputStride = 4 * rowWords(matrix.rows);
-  const options = { outputStride, ...(reader.norm ? { norm: reader.norm } : {}) };
-  const buffers = { step, input: reader.input, shrunk, output: sums };
-  const placed = matrix.paired ? inTileOrder(matrix) : matrix;
-  const [product, update] = await Promise.all([
-    reader.product(placed, matrix.paired ? tiles! : sums, placed.rows, { kind: 'store' }, (part, { normed }) =>
-      gpu.choices.linear(part, { finish: matrix.paired ? finish : 'store', normed }),
+  { input, norm, product }: StreamReader,
+  { matrix, output, columns, finish }: AdaptedProduct,
+): Promise<readonly RowsKernel[]> {
+  const placed = inTileOrder(matrix);
+  const ofTiles = { tiles: tiles!, matrix };
+  return Promise.all([
+    product(placed, tiles!, placed.rows, { kind: 'store' }, (part, { normed }) =>
+      gpu.choices.linear(part, { finish: finish.kind, normed }),
     ),
     LowRankUpdate.create(
       gpu,
       slots,
-      matrix.paired ? { ...options, from: { tiles: tiles!, matrix, half } } : options,
-      buffers,
+      {
+        norm,
+        finish:
+          finish.kind === 'gate'
+            ? { ...finish, ...ofTiles, outputStride: 4 * rowWords(columns) }
+            : { ...finish, ...ofTiles },
+      },
+      { step, input, shrunk, output },
     ),
   ]);
-  return {
-    encode(pass, rows) {
-      product.encode(pass, rows);
-      update.encode(pass, rows);
-    },
-  };
+}
+
+/** As of StreamReader.product. */
+interface AdaptedProduct {
+  readonly matrix: WeightMatrix;
+  readonly output: GPUBuffer;
+  readonly columns: number;
+  readonly finish: Extract<LinearFinish, { kind: 'gate' | 'rotate' }>;
 }
