@@ -3,6 +3,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { cpus } from 'node:os';
 import { join } from 'node:path';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { findBrowser } from '../../src/cli/find-browser.ts';
 import type { ModelFiles } from '../../src/engine/read-model.ts';
 import { relayFiles, type ServedManifest } from '../../src/node/model-files.ts';
@@ -74,6 +76,8 @@ async function inNode({ requests, model, quantisation }: BenchOptions): Promise<
     openGpu: async () => gpu,
     readFile: (path: string) => readFile(join(root, path)),
     startGrammarWorker: nodeGrammarWorkers,
+    othersMs,
+    collectGarbage: garbageCollector(),
     loadFiles,
     store: new FileStore(join(root, '.cache', 'tuner.json')),
     log,
@@ -98,6 +102,19 @@ async function inBrowser({ requests, model, quantisation }: BenchOptions): Promi
   } finally {
     await runtime.close();
   }
+}
+
+/** V8's own, which it names only where it is told to. */
+function garbageCollector(): () => void {
+  setFlagsFromString('--expose-gc');
+  return runInNewContext('gc') as () => void;
+}
+
+/** What processes but this one, in which the software adapter runs too, had of the cores since the machine's start. */
+function othersMs(): number {
+  const { user, system } = process.cpuUsage();
+  const busy = cpus().reduce((sum, { times }) => sum + times.user + times.nice + times.sys + times.irq, 0);
+  return busy - (user + system) / 1000;
 }
 
 /** Over HTTP: nothing keeps files here. */

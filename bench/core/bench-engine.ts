@@ -59,14 +59,14 @@ export class BenchEngine {
     });
   }
 
-  /** A request that nothing but its length, or its constraint, ends; greedy unless `sampling` says otherwise. Events come once the
-   * caller awaits. */
+  /** A request that nothing but its length, or its constraint, ends; greedy unless `sampling` says otherwise, with all the credit it
+   * may want unless `credit` says how much. Events come once the caller awaits. */
   submit(
     inputIds: readonly number[],
     maxNewTokens: number,
     constraint?: Constraint,
     loraId?: string,
-    sampling: Partial<RequestSampling> = {},
+    { sampling = {}, credit }: { readonly sampling?: Partial<RequestSampling>; readonly credit?: number } = {},
   ): { readonly jobId: bigint; readonly job: Job } {
     const jobId = this.#jobIds++;
     const [begun, ended] = [deferred(), deferred()];
@@ -86,7 +86,8 @@ export class BenchEngine {
     for (const promise of [job.began, job.ended]) promise.catch(() => {});
     this.#jobs.set(jobId, job);
     const asked = greedy(jobId, inputIds, maxNewTokens, constraint);
-    const drawn = { ...asked, sampling: { ...asked.sampling, ...sampling } };
+    const samples = credit === undefined ? asked.samples : asked.samples.map((sample) => ({ ...sample, credit }));
+    const drawn = { ...asked, samples, sampling: { ...asked.sampling, ...sampling } };
     this.engine.submit(loraId === undefined ? drawn : { ...drawn, loraId });
     return { jobId, job };
   }
@@ -100,10 +101,15 @@ export class BenchEngine {
     }
   }
 
+  /** The GPU has nothing to do. */
+  quiet(): Promise<void> {
+    return this.until(() => this.#inFlight === 0);
+  }
+
   /** Ends what runs, and waits until the GPU is done with it. */
   async stop(): Promise<void> {
     for (const jobId of [...this.#jobs.keys()]) this.engine.abort(jobId);
-    await this.until(() => this.#inFlight === 0);
+    await this.quiet();
   }
 
   /** `runner`, its steps in flight counted. */

@@ -5,14 +5,15 @@ import { plainDecoder } from '../../src/model/plain-decoder.ts';
 import { randomCheckpoint } from './random-checkpoint.ts';
 
 /**
- * Weights of a model that says what comes next in a fixed round of `cycle` ids, whatever its layers compute: what these add
- * to the stream is multiplied by 0, and the head's row of an id is the embedding of the one before it. As much work a row as any
- * model of its shape, and how often it keeps to the round is set by the temperature. `config` has a head of its own.
+ * Weights of a model that says what comes next in a fixed round of ids 0 … `cycle` − 1, whatever its layers compute: what these add
+ * to the stream is multiplied by 0, and the head's row of an id is the embedding of the one before it. Ids past the round are
+ * embedded as those in it, so that it is come back to from any. As much work a row as any model of its shape, and how often it
+ * keeps to the round is set by the temperature. `config` has a head of its own.
  */
 export function copyingCheckpoint(name: string, config: ModelConfig, cycle: number): Checkpoint {
   const inner = randomCheckpoint(name, config, 'F32');
   const { config: described, names } = describeDecoder(config);
-  const { layers, hiddenSize, vocabSize } = plainDecoder(described);
+  const { layers, hiddenSize } = plainDecoder(described);
   const added = new Set<string>();
   for (let layer = 0; layer < layers; layer++) {
     const { attentionOutput, feedForward } = names.layer(layer);
@@ -25,30 +26,25 @@ export function copyingCheckpoint(name: string, config: ModelConfig, cycle: numb
     ...inner,
     async read(tensor, from = 0, length = tensor.byteLength - from) {
       if (added.has(tensor.name)) return new Uint8Array(length);
-      if (tensor.name !== names.head.tensor) return inner.read(tensor, from, length);
+      const head = tensor.name === names.head.tensor;
+      if (!head && tensor.name !== names.embedding.tensor) return inner.read(tensor, from, length);
       const first = Math.floor(from / rowBytes);
       const rows = Math.ceil((from + length) / rowBytes) - first;
       const bytes = new Uint8Array(rows * rowBytes);
       for (let i = 0; i < rows; i++) {
-        const before = idBefore(first + i, cycle, vocabSize);
-        bytes.set(await inner.read(embedding, before * rowBytes, rowBytes), i * rowBytes);
+        const id = first + i;
+        // Of an id past the round nothing is the embedding: it is drawn by mistake only.
+        const embedded = !head ? id % cycle : id < cycle ? (id + cycle - 1) % cycle : id;
+        bytes.set(await inner.read(embedding, embedded * rowBytes, rowBytes), i * rowBytes);
       }
       return bytes.subarray(from - first * rowBytes, from - first * rowBytes + length);
     },
   };
 }
 
-/** Rounds are ids 0 … cycle − 1, then the next as many; this one is for ids of whole rounds. */
+/** In the round. */
 export function idAfter(id: number, cycle: number): number {
-  const first = Math.floor(id / cycle) * cycle;
-  return first + ((id - first + 1) % cycle);
-}
-
-/** The vocabulary's last round may be shorter. */
-function idBefore(id: number, cycle: number, vocabSize: number): number {
-  const first = Math.floor(id / cycle) * cycle;
-  const length = Math.min(cycle, vocabSize - first);
-  return first + ((id - first + length - 1) % length);
+  return (id + 1) % cycle;
 }
 
 /**

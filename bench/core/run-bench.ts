@@ -35,6 +35,10 @@ export interface BenchHost {
   /** Where a tuner's choices are kept; absent: nowhere. */
   readonly store?: TunerStore;
   log(text: string): void;
+  /** What other processes had of this machine's cores so far; absent: not known here. */
+  readonly othersMs?: () => number;
+  /** All that there is now; absent: not to be had here. */
+  readonly collectGarbage?: () => void;
   /** Has `load` read the model that is served at `url`, from where this host keeps it, if it does. */
   loadFiles<T>(url: string, served: ServedManifest, load: (files: ModelFiles) => Promise<T>): Promise<T>;
 }
@@ -91,6 +95,8 @@ export async function runBench(request: BenchRequest, host: BenchHost): Promise<
       software,
       random: new Random(1),
       startGrammarWorker: () => host.startGrammarWorker(),
+      othersMs: host.othersMs,
+      collectGarbage: host.collectGarbage,
     };
     const tables: BenchTable[] = [];
     for (const name of request.tables) {

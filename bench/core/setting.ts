@@ -65,6 +65,10 @@ export interface Setting {
   readonly software: boolean;
   readonly random: Random;
   startGrammarWorker(): Promise<StartGrammarWorker>;
+  /** What other processes had of this machine's cores so far; absent: not known here. */
+  readonly othersMs?: (() => number) | undefined;
+  /** All that there is now; absent: not to be had here. */
+  readonly collectGarbage?: (() => void) | undefined;
 }
 
 /** Ids for a prompt that shares nothing with any other. */

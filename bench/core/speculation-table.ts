@@ -1,6 +1,5 @@
 import { parseModelConfig } from '../../src/checkpoint/model-config.ts';
 import type { EngineOptions } from '../../src/engine/engine-options.ts';
-import type { RequestSampling } from '../../src/engine/request.ts';
 import { GivenDrafts } from '../../src/engine/testing/given-drafts.ts';
 import { loadDecoder } from '../../src/model/load-decoder.ts';
 import { BLOCK_TOKENS, MAX_DRAFT, type Runner } from '../../src/model/runner.ts';
@@ -8,10 +7,10 @@ import { BenchEngine } from './bench-engine.ts';
 import { copyingCheckpoint, idAfter, temperatureFor } from './copying-checkpoint.ts';
 import { type BenchRow, type BenchTable, fixed, percent } from './report.ts';
 import type { Setting } from './setting.ts';
-import { median } from './stats.ts';
+import { median, percentile } from './stats.ts';
 
 const BATCHES = [1, 8] as const;
-const CYCLE = 256;
+const CYCLE = 128;
 const OUTPUT = 128;
 /** Ids of each draft where every step has drafts, whatever they take. */
 const ALWAYS = 4;
@@ -20,37 +19,39 @@ const CONTEXT = CYCLE + OUTPUT + BLOCK_TOKENS;
 const LEAST_TOKENS = 1.5;
 const LEAST_GAIN = 1.5;
 const LEAST_SPEED = 0.95;
+/** "Once upon a time". */
+const STORY = [1, 403, 407, 261, 378];
+const STORY_TEMPERATURE = 0.8;
+/** A pair of turns doesn't count where other processes had more of their time, as long as there are others to come. */
+const MOST_DISTURBED = 0.1;
 
 interface Case {
   readonly name: string;
-  /** Its prompt has what the output repeats. */
-  readonly repeats: boolean;
+  /** The bundled model as it is, where it is the one that is measured; else one that keeps to a round of ids. */
+  readonly story: boolean;
+  /** What is copied is in the prompt. */
   readonly copies: boolean;
-  /** Chance that the output keeps to the round; 1 is greedy. */
-  readonly kept: number;
+  readonly temperature: number;
+  readonly prompt: (row: number) => readonly number[];
 }
-
-const CASES: readonly Case[] = [
-  { name: 'copy, greedy', repeats: true, copies: true, kept: 1 },
-  { name: 'copy, sampled', repeats: true, copies: true, kept: 0.99 },
-  { name: 'nothing repeats', repeats: false, copies: false, kept: 1 },
-  { name: 'repeats mislead, sampled', repeats: true, copies: false, kept: 0.3 },
-];
 
 interface Turn {
   readonly ms: number;
   readonly tokensPerStep: number;
+  /** Share of its time that other processes ran on this machine's cores; 0 where that isn't known. */
+  readonly disturbed: number;
 }
 
 /**
- * N-gram drafts on and off, over a model that keeps to rounds of ids; both engines stay as they are, so that what one learned of the
- * adapter it knows in its next turn, as a page does. `always`: what the same drafts bring where every step has them.
+ * N-gram drafts on and off, in pairs of turns of two engines that stay as they are, so that what one learned of the adapter it knows in
+ * its next turn, as a page does. A turn counts while all its rows decode. `always`: what the same drafts bring where every step has
+ * them.
  */
 export async function speculationTable(setting: Setting): Promise<BenchTable> {
   const { device, model, request } = setting;
   const text = JSON.stringify({ ...model.config.raw, tie_word_embeddings: false });
   const config = parseModelConfig(text, `${model.name} that copies`);
-  const runner = await loadDecoder(device, copyingCheckpoint(model.name, config, CYCLE), config, {
+  const copying = await loadDecoder(device, copyingCheckpoint(model.name, config, CYCLE), config, {
     maxRows: 256,
     maxSequences: 8,
     maxTopLogprobs: 0,
@@ -60,26 +61,21 @@ export async function speculationTable(setting: Setting): Promise<BenchTable> {
   });
   try {
     const { batches = BATCHES, lines = [''] } = request.only ?? {};
+    const cases = casesOf(setting).filter(({ name }) => lines.some((line) => name.includes(line)));
     const rows: BenchRow[] = [];
     for (const batch of BATCHES.filter((one) => batches.includes(one))) {
-      const engines = [
-        engineOf(setting, runner, 'off'),
-        engineOf(setting, runner, 'auto'),
-        engineOf(setting, runner, new GivenDrafts(undefined, () => ALWAYS)),
-      ] as const;
-      for (const one of CASES.filter(({ name }) => lines.some((line) => name.includes(line)))) {
-        rows.push(await measure(setting, engines, batch, one));
-      }
+      for (const one of cases) rows.push(await measure(setting, one.story ? setting.runner : copying, batch, one));
     }
     return {
       name: 'speculation',
-      title: `Drafts by n-grams against none (engine; prompts of ${CYCLE} ids, outputs of ${OUTPUT}; drafts of up to ${MAX_DRAFT})`,
+      title: `Drafts by n-grams against none (engine; outputs of ${OUTPUT}; drafts of up to ${MAX_DRAFT}; speed: median of pairs, and their quartiles)`,
       columns: [
         'batch',
         'output',
-        'ms a token',
+        'tokens/s',
         'without',
         '× speed',
+        'of the pairs',
         'tokens a step',
         'always',
         'accepted',
@@ -88,50 +84,56 @@ export async function speculationTable(setting: Setting): Promise<BenchTable> {
       rows,
     };
   } finally {
-    runner.destroy();
+    copying.destroy();
   }
 }
 
-function engineOf({ model }: Setting, runner: Runner, speculation: EngineOptions['speculation']): BenchEngine {
-  return new BenchEngine(runner, model.tokens, { prefixCache: false }, undefined, speculation);
+function casesOf({ model, request }: Setting): Case[] {
+  const { hiddenSize, vocabSize } = model.llama;
+  const sampled = (kept: number) => temperatureFor(kept, hiddenSize, vocabSize);
+  /** The whole round from some id on; or one id of it, from which on nothing comes twice. */
+  const round = (row: number) => Array.from({ length: CYCLE }, (_, i) => idAfter(row * 29 + i, CYCLE));
+  const one = (row: number) => round(row).slice(0, 1);
+  const story = () => STORY;
+  const cases = [
+    { name: 'copy, greedy', story: false, copies: true, temperature: 0, prompt: round },
+    { name: 'copy, sampled', story: false, copies: true, temperature: sampled(0.99), prompt: round },
+    { name: 'nothing repeats', story: false, copies: false, temperature: 0, prompt: one },
+    { name: 'repeats mislead, sampled', story: false, copies: false, temperature: sampled(0.3), prompt: round },
+    { name: 'at random', story: false, copies: false, temperature: 50, prompt: round },
+    { name: 'story, greedy', story: true, copies: false, temperature: 0, prompt: story },
+    { name: 'story, sampled', story: true, copies: false, temperature: STORY_TEMPERATURE, prompt: story },
+  ];
+  return cases.filter((each) => !each.story || request.model.folder !== undefined);
 }
 
-async function measure(
-  setting: Setting,
-  [without, drafting, always]: readonly [BenchEngine, BenchEngine, BenchEngine],
-  batch: number,
-  one: Case,
-): Promise<BenchRow> {
-  const { request, software, work } = setting;
-  const before = drafting.engine.load().speculation;
-  const [plain, drafted]: [Turn[], Turn[]] = [[], []];
-  const rounds = (request.quick ? 8 : 16) / (batch > 1 ? 2 : 1);
-  for (let round = -1; round < rounds; round++) {
-    // By turns: who disturbs this machine disturbs now the one, now the other.
-    const order = [
-      { bench: without, turns: plain },
-      { bench: drafting, turns: drafted },
-    ];
-    for (const { bench, turns } of round % 2 === 0 ? order : order.reverse()) {
-      const took = await turn(setting, bench, batch, one, round);
-      // The first of each finds out what its steps take.
-      if (round >= 0) turns.push(took);
-    }
+async function measure(setting: Setting, runner: Runner, batch: number, one: Case): Promise<BenchRow> {
+  const { request, software, work, model } = setting;
+  const engine = (speculation: EngineOptions['speculation']) =>
+    new BenchEngine(runner, model.tokens, { prefixCache: false }, undefined, speculation);
+  const [without, drafting, always] = [engine('off'), engine('auto'), engine(new GivenDrafts(undefined, () => ALWAYS))];
+  // The first of each finds out what its steps take.
+  await pair(setting, without, drafting, batch, one, 0);
+  const wanted = (request.quick ? 10 : 20) / (batch > 1 ? 2 : 1);
+  const pairs: Pair[] = [];
+  let disturbed = 0;
+  while (pairs.length < wanted) {
+    const took = await pair(setting, without, drafting, batch, one, pairs.length + 1 + disturbed);
+    if (disturbed < wanted && Math.max(took.plain.disturbed, took.drafted.disturbed) > MOST_DISTURBED) disturbed++;
+    else pairs.push(took);
   }
-  const counts = drafting.engine.load().speculation;
-  const accepted = (counts?.accepted ?? 0) - (before?.accepted ?? 0);
-  const guesses = (counts?.drafted ?? 0) - (before?.drafted ?? 0);
+  const { accepted = 0, drafted: guesses = 0 } = drafting.engine.load().speculation ?? {};
   const forced = await turn(setting, always, batch, one, 0);
-  const ms = median(drafted.map((each) => each.ms));
-  const plainMs = median(plain.map((each) => each.ms));
+  const ms = median(pairs.map(({ drafted }) => drafted.ms));
+  const plainMs = median(pairs.map(({ plain }) => plain.ms));
   // Of each pair by itself: what disturbs both says nothing.
-  const speed = median(plain.map((each, i) => each.ms / drafted[i]!.ms));
-  const tokensPerStep = median(drafted.map((each) => each.tokensPerStep));
+  const speeds = pairs.map(({ plain, drafted }) => plain.ms / drafted.ms);
+  const speed = median(speeds);
+  const [low, high] = [percentile(speeds, 0.25), percentile(speeds, 0.75)];
+  const tokensPerStep = median(pairs.map(({ drafted }) => drafted.tokensPerStep));
   // What plain steps would take at least: above 1, drafts beat any that have one row a token.
-  const share = work.share(
-    { rows: batch, logitsRows: batch, keys: batch * (CYCLE + OUTPUT / 2), steps: 1 },
-    ms * batch,
-  );
+  const keys = batch * (one.prompt(0).length + OUTPUT / 2);
+  const share = work.share({ rows: batch, logitsRows: batch, keys, steps: 1 }, ms * batch);
   // A software adapter pays for every row: there it is told what drafts bring, and held is that they harm nobody.
   const least = one.copies && !software ? LEAST_GAIN : LEAST_SPEED;
   const holds = speed >= least && (!one.copies || forced.tokensPerStep >= LEAST_TOKENS);
@@ -139,9 +141,10 @@ async function measure(
     cells: [
       String(batch),
       one.name,
-      fixed(ms),
-      fixed(plainMs),
+      fixed(1000 / ms, 0),
+      fixed(1000 / plainMs, 0),
       fixed(speed),
+      `${fixed(low)}–${fixed(high)}`,
       fixed(tokensPerStep),
       fixed(forced.tokensPerStep),
       guesses === 0 ? '–' : percent(accepted / guesses),
@@ -154,6 +157,9 @@ async function measure(
       ms,
       plainMs,
       speed,
+      low,
+      high,
+      disturbed,
       tokensPerStep,
       alwaysTokensPerStep: forced.tokensPerStep,
       accepted,
@@ -163,28 +169,52 @@ async function measure(
   };
 }
 
-/** One request for each row of the batch, from its first token to its last. */
-async function turn(setting: Setting, bench: BenchEngine, batch: number, one: Case, round: number): Promise<Turn> {
-  const { hiddenSize, vocabSize } = setting.model.llama;
-  const temperature = one.kept === 1 ? 0 : temperatureFor(one.kept, hiddenSize, vocabSize);
-  const firstStep = bench.steps.length;
-  const jobs = Array.from({ length: batch }, (_, i) => {
-    const sampling: Partial<RequestSampling> = { temperature, seed: BigInt(round * batch + i + batch) };
-    return bench.submit(prompt(one, i), OUTPUT, undefined, undefined, sampling).job;
-  });
-  await Promise.all(jobs.map((job) => job.ended));
-  const times = jobs.flatMap((job) => job.times);
-  const ms = (Math.max(...times) - Math.max(...jobs.map((job) => job.times[0]!))) / (batch * (OUTPUT - 1));
-  await bench.stop();
-  const steps = bench.steps.slice(firstStep).filter(({ prefillRows }) => prefillRows === 0);
-  const rows = steps.reduce((sum, step) => sum + step.decodeRows * step.steps, 0);
-  const tokens = steps.reduce((sum, step) => sum + step.tokens, 0);
-  return { ms, tokensPerStep: tokens / rows };
+interface Pair {
+  readonly plain: Turn;
+  readonly drafted: Turn;
 }
 
-/** A whole round from some id on, which the output repeats; or one id, from which on nothing comes twice. */
-function prompt({ repeats }: Case, i: number): number[] {
-  const ids = [(i * 29) % CYCLE];
-  while (repeats && ids.length < CYCLE) ids.push(idAfter(ids.at(-1)!, CYCLE));
-  return ids;
+/** One turn without drafts and one with them, the second first in every other pair. */
+async function pair(
+  setting: Setting,
+  without: BenchEngine,
+  drafting: BenchEngine,
+  batch: number,
+  one: Case,
+  round: number,
+): Promise<Pair> {
+  const first = await turn(setting, round % 2 === 0 ? without : drafting, batch, one, round);
+  const second = await turn(setting, round % 2 === 0 ? drafting : without, batch, one, round);
+  return round % 2 === 0 ? { plain: first, drafted: second } : { plain: second, drafted: first };
+}
+
+/**
+ * One request for each row of the batch: milliseconds a token, and tokens a step and row, from where all decode to where the
+ * first ends. Prompts come before, when none of them may go on: else those that are done would decode beside the others' prompts, one
+ * after the other.
+ */
+async function turn(setting: Setting, bench: BenchEngine, batch: number, one: Case, round: number): Promise<Turn> {
+  const { temperature } = one;
+  const submitted = Array.from({ length: batch }, (_, row) => {
+    const sampling = { temperature, seed: BigInt(round * batch + row + 1) };
+    return bench.submit(one.prompt(row), OUTPUT, undefined, undefined, { sampling, credit: 1 });
+  });
+  const jobs = submitted.map(({ job }) => job);
+  await Promise.all(jobs.map((job) => job.began));
+  await bench.quiet();
+  // A pause of tens of milliseconds, in one turn of two or three: it would be some turn's, not its engine's.
+  setting.collectGarbage?.();
+  const firstStep = bench.steps.length;
+  const [startedAt, others] = [performance.now(), setting.othersMs?.() ?? 0];
+  for (const { jobId } of submitted) bench.engine.grant(jobId, 0, OUTPUT);
+  await Promise.race(jobs.map((job) => job.ended));
+  const disturbed = ((setting.othersMs?.() ?? 0) - others) / (performance.now() - startedAt);
+  const steps = bench.steps.slice(firstStep).filter(({ decodeRows }) => decodeRows === batch);
+  await bench.stop();
+  const from = Math.max(...jobs.map(({ times }) => times[1]!));
+  const until = Math.min(...jobs.filter(({ times }) => times.length === OUTPUT).map(({ times }) => times.at(-1)!));
+  const counted = jobs.flatMap(({ times }) => times.filter((at) => at > from && at <= until)).length;
+  const rows = steps.reduce((sum, step) => sum + step.decodeRows * step.steps, 0);
+  const tokens = steps.reduce((sum, step) => sum + step.tokens, 0);
+  return { ms: (until - from) / counted, tokensPerStep: tokens / rows, disturbed };
 }

@@ -2,8 +2,6 @@
 const MEMORY_STEPS = 64;
 /** Fewer say nothing: the first have yet to find out how many of them a readback takes. */
 const LEAST_STEPS = 48;
-/** A step that took so much longer than those before it was held up by something else. */
-const MOST_TIMES = 2;
 
 interface Speed {
   ms: number;
@@ -25,9 +23,10 @@ export class PlainSpeed {
   add(sequences: number, repeatable: boolean, steps: number, ms: number): void {
     const speed = this.#speeds.get(key(sequences, repeatable)) ?? { ms: 0, steps: 0, known: 0 };
     this.#speeds.set(key(sequences, repeatable), speed);
-    const usual = speed.known >= LEAST_STEPS ? (speed.ms / speed.steps) * steps : Number.POSITIVE_INFINITY;
+    const usual = speed.known >= LEAST_STEPS ? speed.ms / speed.steps : Number.POSITIVE_INFINITY;
     const kept = Math.exp(-steps / MEMORY_STEPS);
-    speed.ms = speed.ms * kept + Math.min(ms, MOST_TIMES * usual);
+    // What comes on top, of more than one step's time, was something else's: of a single step with drafts no more counts either.
+    speed.ms = speed.ms * kept + Math.min(ms, (steps + 1) * usual);
     speed.steps = speed.steps * kept + steps;
     speed.known += steps;
   }

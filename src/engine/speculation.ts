@@ -15,6 +15,8 @@ const LEAST_CHANCE = 0.5;
 const FIRST_GUESS = 0.5;
 /** Steps without a draft that end a stretch. */
 const MOST_WITHOUT = 3;
+/** A new single step's weight in their average. */
+const WEIGHT = 0.25;
 /** Steps behind a stretch whose time is its cost too: nothing overlaps with the first, and some may be planned already. */
 const TAIL_STEPS = 3;
 
@@ -87,7 +89,7 @@ export class Speculation implements Speculating {
   #drafts = 0;
   #without = 0;
   #tail = 0;
-  /** The latest step that was the only one of its readback. */
+  /** Lately, of a step that was the only one of its readback. */
   #singleMs = 0;
 
   newDrafter(): Drafter {
@@ -158,13 +160,14 @@ export class Speculation implements Speculating {
     } else if (this.#drafting && ++this.#without > MOST_WITHOUT) this.#end();
   }
 
-  measured({ sequences, repeatable, draftRows, steps, tokens, ms }: DecodeStep): boolean {
+  measured(step: DecodeStep): boolean {
+    const { sequences, repeatable, draftRows, steps, tokens, ms } = step;
     const rows = { sequences, repeatable };
     const plainMs = this.#plain.stepMs(sequences, repeatable);
-    if (draftRows > 0) this.#costs.add(sequences + draftRows, ms);
+    const own = this.#own(step, plainMs);
     if (!this.#won) {
       if (draftRows > 0) return false;
-      if (steps === 1) this.#singleMs = ms;
+      if (steps === 1) this.#singleMs = this.#singleMs === 0 ? ms : this.#singleMs + WEIGHT * (own - this.#singleMs);
       this.#plain.add(sequences, repeatable, steps, ms);
       if (plainMs !== undefined) this.#account(rows).plain(steps, ms, plainMs, this.#stakeMs(plainMs));
       return true;
@@ -175,8 +178,8 @@ export class Speculation implements Speculating {
     } else {
       const account = this.#account(rows);
       const wouldTake = (tokens * plainMs) / sequences;
-      account.drafting(ms, wouldTake, plainMs);
-      this.#won.set(account, (this.#won.get(account) ?? 0) + wouldTake - ms);
+      account.drafting(own, wouldTake, plainMs);
+      this.#won.set(account, (this.#won.get(account) ?? 0) + wouldTake - own);
       if (this.#drafting && !account.mayGoOn(plainMs)) {
         this.#end();
         return false;
@@ -187,6 +190,15 @@ export class Speculation implements Speculating {
       this.#won = undefined;
     }
     return false;
+  }
+
+  /** Of a step's time what it took by itself: a pause of everything, such as a collection of garbage, is no loss of drafts. */
+  #own({ sequences, draftRows, steps, ms }: DecodeStep, plainMs: number | undefined): number {
+    if (plainMs === undefined) return ms;
+    const single = Math.max(this.#singleMs, plainMs);
+    if (draftRows === 0) return Math.min(ms, single + steps * plainMs);
+    const rows = sequences + draftRows;
+    return this.#costs.add(rows, ms, Math.max(single, this.#costs.ms(rows, sequences, plainMs)));
   }
 
   /** The draft's step, and those behind it, each have a readback of their own. */

@@ -9,6 +9,8 @@ export interface AdapterTimes {
   readonly row: number;
   /** From the end of a step's work to its ids: the GPU goes on with the next meanwhile. */
   readonly readback: number;
+  /** Something else has the machine now and then, such as a collection of garbage. */
+  readonly pause?: { readonly every: number; readonly ms: number };
 }
 
 /** The id after `id` at `position` of the sequence in `slot`. */
@@ -45,6 +47,7 @@ export class TimedRunner implements Runner {
   readonly #lastIds = new Map<number, number>();
   readonly #ends: { readonly at: number; readonly settle: () => void }[] = [];
   #freeAt = 0;
+  #pauses = 0;
 
   /** `noise`: a factor of each step's time on the GPU. */
   constructor(adapter: AdapterTimes, next: NextId, noise: () => number) {
@@ -54,7 +57,7 @@ export class TimedRunner implements Runner {
   }
 
   step(batch: StepBatch): Promise<SampledRow[]> {
-    const { encode, step, row, readback } = this.#adapter;
+    const { encode, step, row, readback, pause } = this.#adapter;
     const repeat = batch.repeat ?? 1;
     if (repeat > 1) this.repeatedSteps++;
     const rows = batch.sequences.reduce(
@@ -62,6 +65,10 @@ export class TimedRunner implements Runner {
       0,
     );
     this.now += encode * repeat;
+    if (pause && this.now > (this.#pauses + 1) * pause.every) {
+      this.#pauses = Math.floor(this.now / pause.every);
+      this.now += pause.ms;
+    }
     this.#freeAt = Math.max(this.now, this.#freeAt) + repeat * (step + row * rows) * this.#noise();
     const at = this.#freeAt + readback;
     const sampled = this.#sample(batch, repeat);
