@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { activationReference } from './activation.reference.ts';
+import { DeviceWatch } from './device-watch.ts';
+import { KernelTrial } from './kernel-trial.ts';
 import { linearReference } from './linear.reference.ts';
 import { Linear, type LinearFinish } from './linear.ts';
 import { LowRankSlots, shrunkNumbers } from './low-rank-slots.ts';
+import { tryLowRank } from './low-rank-trial.ts';
 import { lowRankReference } from './low-rank-update.reference.ts';
 import { inTileOrder, LowRankUpdate, tiledNumbers } from './low-rank-update.ts';
 import { ropeReference } from './rope.reference.ts';
@@ -153,4 +156,11 @@ test.each([
   }
   // The whole pool: what was not to be written is as it was.
   expect(largestError(adapted.kv, written)).toBeLessThan(2e-5);
+});
+
+test('all of them pass their trial on this adapter', async () => {
+  const watch = new DeviceWatch(bench.gpu.device);
+  const trial = new KernelTrial(watch, 60_000);
+  await tryLowRank(trial);
+  trial.close();
 });
