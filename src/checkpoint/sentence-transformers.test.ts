@@ -34,8 +34,65 @@ test.each([
   expect(await read(files)).toEqual({ kind, normalised: false });
 });
 
+const DENSE = {
+  in_features: 384,
+  out_features: 100,
+  bias: true,
+  activation_function: 'torch.nn.modules.activation.Tanh',
+};
+const DENSE_MODULES = [
+  ...MODULES.slice(0, 2),
+  MODULE('Dense', '2_Dense'),
+  MODULE('Dense', '3_Dense'),
+  MODULE('Normalize', ''),
+];
+
+test("LaBSE's Dense comes after the pooling, another after it", async () => {
+  const files = {
+    'modules.json': DENSE_MODULES,
+    '1_Pooling/config.json': MEAN,
+    '2_Dense/config.json': DENSE,
+    '3_Dense/config.json': {
+      ...{ in_features: 100, out_features: 7, bias: false, activation_function: 'torch.nn.modules.linear.Identity' },
+      ...{ module_input_name: 'sentence_embedding', module_output_name: 'sentence_embedding' },
+    },
+  };
+  expect(await read(files)).toEqual({
+    kind: 'mean',
+    normalised: true,
+    dense: [
+      { file: '2_Dense/model.safetensors', inputs: 384, outputs: 100, bias: true, activation: 'tanh' },
+      { file: '3_Dense/model.safetensors', inputs: 100, outputs: 7, bias: false, activation: 'identity' },
+    ],
+  });
+});
+
 test.each([
-  [{ 'modules.json': [...MODULES.slice(0, 2), MODULE('Dense', '2_Dense'), MODULES[2]] }, /models\.Dense/],
+  [{ in_features: 383 }, /2_Dense\/config\.json: in_features is 383, and 384 numbers come before it/],
+  [{ out_features: 0 }, /out_features is 0, not a size/],
+  [{ bias: 'yes' }, /bias is "yes"/],
+  [
+    { activation_function: 'torch.nn.modules.activation.ReLU' },
+    /activation_function is .*ReLU.*Tanh.*Identity are served/,
+  ],
+  [{ module_input_name: 'token_embeddings' }, /module_input_name is "token_embeddings", which is not served/],
+])('a Dense with %j is refused', async (changed, message) => {
+  const files = {
+    'modules.json': DENSE_MODULES.toSpliced(3, 1),
+    '1_Pooling/config.json': MEAN,
+    '2_Dense/config.json': { ...DENSE, ...changed },
+  };
+  await expect(read(files)).rejects.toThrow(message);
+});
+
+test.each([
+  [
+    { 'modules.json': [...MODULES.slice(0, 2), MODULE('Dense', '2_Dense'), MODULES[2]] },
+    /2_Dense\/config\.json, which is missing/,
+  ],
+  [{ 'modules.json': [...MODULES.slice(0, 2), MODULE('LayerNorm', '2_LayerNorm'), MODULES[2]] }, /models\.LayerNorm/],
+  [{ 'modules.json': [MODULES[0], MODULE('Dense', '1_Dense'), MODULES[1]] }, /module 1 is .*Dense/],
+  [{ 'modules.json': [...MODULES, MODULE('Dense', '3_Dense')] }, /module 2 is .*Normalize/],
   [{ 'modules.json': [MODULES[0]] }, /no Pooling/],
   [{ 'modules.json': { 0: MODULES[0] } }, /no list/],
   [{ 'modules.json': MODULES, '1_Pooling/config.json': undefined }, /1_Pooling\/config\.json/],

@@ -1,4 +1,5 @@
 import { CheckpointError } from './checkpoint.ts';
+import { type DenseModule, readDenseModule } from './dense-module.ts';
 import { MODULES_FILE } from './model-task.ts';
 
 /** How hidden states become one vector: their mean, the first one, the last one, or the largest number of each column. */
@@ -7,6 +8,8 @@ export type PoolingKind = 'mean' | 'cls' | 'last' | 'max';
 /** What the files of sentence-transformers say of a model. */
 export interface PoolingConfig {
   readonly kind: PoolingKind;
+  /** What the pooled vector goes through, in this order; absent: nothing. */
+  readonly dense?: readonly DenseModule[];
   /** The vector is divided by its length. */
   readonly normalised: boolean;
   /** Ids of one text at most, below what the model has positions for. */
@@ -38,6 +41,7 @@ export async function readPooling(readText: ReadText, hiddenSize: number): Promi
   if (!Array.isArray(modules)) return fail(MODULES_FILE, 'it is no list of modules');
   let kind: PoolingKind | undefined;
   let normalised = false;
+  const dense: DenseModule[] = [];
   for (const [i, module] of modules.entries()) {
     const { type, path } = (module ?? {}) as { readonly type?: unknown; readonly path?: unknown };
     if (typeof type !== 'string' || typeof path !== 'string')
@@ -47,12 +51,21 @@ export async function readPooling(readText: ReadText, hiddenSize: number): Promi
       if (path !== '') fail(MODULES_FILE, `the model lies in ${path}; one in the folder itself is read`);
     } else if (name === 'Pooling' && i === 1) {
       kind = await readKind(readText, path === '' ? 'config.json' : `${path}/config.json`, hiddenSize);
-    } else if (name === 'Normalize' && i === 2 && modules.length === 3) normalised = true;
-    else fail(MODULES_FILE, `module ${i} is ${type}; Transformer, Pooling and Normalize are served, in this order`);
+    } else if (name === 'Dense' && i >= 2) {
+      const config = await readObject(readText, `${path}/config.json`);
+      dense.push(readDenseModule(path, config, dense.at(-1)?.outputs ?? hiddenSize));
+    } else if (name === 'Normalize' && i >= 2 && i === modules.length - 1) normalised = true;
+    else
+      fail(MODULES_FILE, `module ${i} is ${type}; Transformer, Pooling, Dense and Normalize are served, in this order`);
   }
   if (kind === undefined) return fail(MODULES_FILE, 'it has no Pooling');
   const maxLength = await readMaxLength(readText);
-  return { kind, normalised, ...(maxLength === undefined ? {} : { maxLength }) };
+  return {
+    kind,
+    normalised,
+    ...(dense.length > 0 ? { dense } : {}),
+    ...(maxLength === undefined ? {} : { maxLength }),
+  };
 }
 
 /** The files that say so, by name, with their texts; a length is the model's own. */
@@ -73,9 +86,7 @@ export function poolingFiles(
 }
 
 async function readKind(readText: ReadText, file: string, hiddenSize: number): Promise<PoolingKind> {
-  const text = await readText(file);
-  if (text === undefined) return fail(MODULES_FILE, `it names ${file}, which is missing`);
-  const config = parseObject(text, file);
+  const config = await readObject(readText, file);
   const kinds: PoolingKind[] = [];
   for (const [key, value] of Object.entries(config)) {
     if (key === 'word_embedding_dimension' || key === 'embedding_dimension') {
@@ -96,6 +107,11 @@ async function readKind(readText: ReadText, file: string, hiddenSize: number): P
   }
   if (kinds.length !== 1) return fail(file, `it names ${kinds.length} ways of pooling, and one is served`);
   return kinds[0]!;
+}
+
+async function readObject(readText: ReadText, file: string): Promise<Record<string, unknown>> {
+  const text = await readText(file);
+  return text === undefined ? fail(MODULES_FILE, `it names ${file}, which is missing`) : parseObject(text, file);
 }
 
 async function readMaxLength(readText: ReadText): Promise<number | undefined> {

@@ -1,11 +1,14 @@
 import { CheckpointError } from '../checkpoint/checkpoint.ts';
+import type { DenseModule } from '../checkpoint/dense-module.ts';
 import type { ManifestQuantisation } from '../checkpoint/manifest.ts';
+import { openSafetensors } from '../checkpoint/safetensors.ts';
 import { type PoolingConfig, readPooling } from '../checkpoint/sentence-transformers.ts';
 import type { ShaderError } from '../gpu/pipeline-cache.ts';
 import { loadDecoderEmbedder } from '../model/decoder-embedder.ts';
 import { decoderKernels } from '../model/decoder-kernels.ts';
 import type { EmbedRunner } from '../model/embed-runner.ts';
 import { encoderKernels } from '../model/encoder-kernels.ts';
+import type { StoredDense } from '../model/encoder-tensors.ts';
 import { findEncoder } from '../model/encoders.ts';
 import { loadEncoder } from '../model/load-encoder.ts';
 import { Embedder } from './embedder.ts';
@@ -93,28 +96,36 @@ function poolingOf(files: ModelFiles, hiddenSize: number): Promise<PoolingConfig
 async function loadEncoderRunner(
   on: ModelDevice,
   { checkpoint, config }: ReadHeader,
-  { kind, normalised, maxLength }: PoolingConfig,
-  { quantisation, budget, kernels }: EmbedderParts,
+  { kind, normalised, maxLength, dense: modules = [] }: PoolingConfig,
+  { files, quantisation, budget, kernels }: EmbedderParts,
 ): Promise<{ runner: LoadedRunner; kernels: LoadedModel['kernels'] }> {
   const quantised = quantisation === 'none' ? {} : { quantisation };
-  const needs = encoderKernels(checkpoint, config, { ...quantised, bindingLimit: bindingLimit(on.device) });
+  const dense = await Promise.all(modules.map((module) => openDense(files, module)));
+  const needs = encoderKernels(checkpoint, config, { ...quantised, dense, bindingLimit: bindingLimit(on.device) });
   return loadWithKernels(on, needs, kernels, (choices) =>
     loadEncoder(on.device, checkpoint, config, {
-      ...{ pooling: kind, normalised, maxLength, choices, late: true, ...quantised },
+      ...{ pooling: kind, normalised, dense, maxLength, choices, late: true, ...quantised },
       ...{ maxRows: EMBED_ROWS, maxSequences: EMBED_SEQUENCES, scratchBytes: budget.kvBytes },
     }),
   );
 }
 
+async function openDense(files: ModelFiles, module: DenseModule): Promise<StoredDense> {
+  const source = files.open(module.file);
+  if (!source) throw new CheckpointError(`the model has no ${module.file}`);
+  return { checkpoint: await openSafetensors(source), module };
+}
+
 async function loadDecoderRunner(
   on: ModelDevice,
   { checkpoint, config }: ReadHeader,
-  { kind, normalised, maxLength }: PoolingConfig,
+  { kind, normalised, maxLength, dense }: PoolingConfig,
   { quantisation, budget, kernels }: EmbedderParts,
 ): Promise<{ runner: LoadedRunner; kernels: LoadedModel['kernels'] }> {
   if (kind !== 'last') {
     throw new CheckpointError(`a decoder's vectors are pooled by ${kind}; only the last token's is served`);
   }
+  if (dense) throw new CheckpointError('a decoder with a Dense module is not served');
   const quantised = quantisation === 'none' ? {} : { quantisation };
   const needs = decoderKernels(checkpoint, config, {
     ...{ ...quantised, headless: true, bindingLimit: bindingLimit(on.device) },

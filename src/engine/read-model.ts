@@ -93,7 +93,8 @@ async function openWeights(files: ModelFiles): Promise<Checkpoint> {
       files.open(name),
     );
   }
-  const names = files.names.filter((name) => name.endsWith('.safetensors'));
+  // What a folder of its own has is a module's.
+  const names = files.names.filter((name) => name.endsWith('.safetensors') && !name.includes('/'));
   const source = names.length === 1 ? files.open(names[0]!) : undefined;
   if (source === undefined) {
     throw new CheckpointError(`the model has ${names.length} .safetensors files and no ${SAFETENSORS_INDEX}`);

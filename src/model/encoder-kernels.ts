@@ -5,12 +5,19 @@ import type { LinearForm } from '../gpu/linear-variant.ts';
 import { planParts } from '../gpu/plan-parts.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import type { AnySource } from '../gpu/weight-matrix.ts';
-import { encoderSources, encoderTensors } from './encoder-tensors.ts';
+import { denseTensors, encoderSources, encoderTensors, type StoredDense } from './encoder-tensors.ts';
 import { encoderOf } from './encoders.ts';
 
 /** What becomes of an encoder's products. */
 const STORE: LinearForm = { finish: 'store', normed: false };
 const ADD: LinearForm = { finish: 'add', normed: false };
+
+export interface EncoderKernelsOptions {
+  readonly quantisation?: Quantisation | undefined;
+  readonly bindingLimit: number;
+  /** See EncoderOptions. */
+  readonly dense?: readonly StoredDense[] | undefined;
+}
 
 /**
  * Which kernels an encoder's steps run, from the names, shapes and types of its tensors alone. Throws CheckpointError, or
@@ -19,7 +26,7 @@ const ADD: LinearForm = { finish: 'add', normed: false };
 export function encoderKernels(
   checkpoint: Checkpoint,
   modelConfig: ModelConfig,
-  { quantisation, bindingLimit }: { readonly quantisation?: Quantisation | undefined; readonly bindingLimit: number },
+  { quantisation, bindingLimit, dense = [] }: EncoderKernelsOptions,
 ): KernelNeeds {
   const family = encoderOf(modelConfig);
   const config = family.readConfig(modelConfig);
@@ -46,6 +53,7 @@ export function encoderKernels(
     add(hiddenSize, [tensors.matrix(dense.weight, hiddenSize, hiddenSize)], STORE);
     add(hiddenSize, [tensors.matrix(output.weight, config.classifier!.labels.length, hiddenSize)], STORE);
   }
+  for (const stored of config.classifier ? [] : dense) add(stored.module.inputs, [denseTensors(stored).matrix], STORE);
   return {
     products: [...products.values()],
     attention: { heads, kvHeads: heads, headSize, kvFormat: 'f32', bidirectional: true },

@@ -1,4 +1,5 @@
 import type { Checkpoint } from '../checkpoint/checkpoint.ts';
+import type { DenseModule } from '../checkpoint/dense-module.ts';
 import type { Quantisation } from '../gpu/quantise.ts';
 import type { AnySource } from '../gpu/weight-matrix.ts';
 import { DecoderTensors } from './decoder-tensors.ts';
@@ -38,6 +39,24 @@ export function encoderTensors(
     table: (tensor, rows, columns) => plain.floats(columns, [plain.matrix({ tensor }, rows, columns)]),
     findVector: (tensor, length) => tensors.findVector({ tensor }, length),
     vector: (tensor, length) => tensors.vector({ tensor }, length),
+  };
+}
+
+/** A product after pooling, and the checkpoint that has it. */
+export interface StoredDense {
+  readonly checkpoint: Checkpoint;
+  readonly module: DenseModule;
+}
+
+const DENSE = { weight: 'linear.weight', bias: 'linear.bias' } as const;
+
+/** Its matrix and its bias, floats as they are stored. */
+export function denseTensors({ checkpoint, module: { inputs, outputs, bias } }: StoredDense) {
+  const tensors = new DecoderTensors(checkpoint);
+  if (bias) tensors.findVector({ tensor: DENSE.bias }, outputs);
+  return {
+    matrix: tensors.matrix({ tensor: DENSE.weight }, outputs, inputs),
+    bias: async () => (bias ? tensors.vector({ tensor: DENSE.bias }, outputs) : new Float32Array(outputs)),
   };
 }
 

@@ -5,7 +5,13 @@ import { rowWords } from '../gpu/row-words.ts';
 import { WeightMatrix } from '../gpu/weight-matrix.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import type { DenseName, EncoderNames, LayerNormName } from './encoder-names.ts';
-import { type EncoderTensorReader, encoderSources, encoderTensors } from './encoder-tensors.ts';
+import {
+  denseTensors,
+  type EncoderTensorReader,
+  encoderSources,
+  encoderTensors,
+  type StoredDense,
+} from './encoder-tensors.ts';
 
 /** Weights and bias of a LayerNorm, f32, padded to whole words. */
 export interface LayerNormWeights {
@@ -30,6 +36,11 @@ export interface EncoderLayerWeights {
   readonly outputNorm: LayerNormWeights;
 }
 
+/** A product of vectors that were pooled. */
+export interface HeadProduct extends DenseWeights {
+  readonly tanh: boolean;
+}
+
 /** A whole encoder on the GPU. */
 export interface EncoderWeights {
   readonly words: WeightMatrix;
@@ -38,7 +49,8 @@ export interface EncoderWeights {
   readonly types: GPUBuffer;
   readonly embeddingNorm: LayerNormWeights;
   readonly layers: readonly EncoderLayerWeights[];
-  readonly classifier: { readonly dense: DenseWeights; readonly output: DenseWeights } | undefined;
+  /** Products that a pooled vector goes through, in this order: Dense modules, or a classifier's two. */
+  readonly head: readonly HeadProduct[];
   /** On the GPU, padding included. */
   readonly bytes: number;
 }
@@ -52,6 +64,7 @@ export async function loadEncoderWeights(
   names: EncoderNames,
   onRead: (loaded: number, total: number) => void = () => {},
   quantisation?: Quantisation,
+  modules: readonly StoredDense[] = [],
 ): Promise<EncoderWeights> {
   const { hiddenSize, intermediateSize, vocabSize } = config;
   let loaded = 0;
@@ -107,12 +120,24 @@ export async function loadEncoderWeights(
       outputNorm: await norm(outputNorm),
     });
   }
-  const classifier = headSources && {
-    dense: await dense([headSources.dense], hiddenSize, hiddenSize, names.classifier!.dense.bias),
-    output: await dense([headSources.output], hiddenSize, classes, names.classifier!.output.bias),
-  };
+  const head: HeadProduct[] = [];
+  if (headSources) {
+    const { dense: first, output } = names.classifier!;
+    head.push({ ...(await dense([headSources.dense], hiddenSize, hiddenSize, first.bias)), tanh: true });
+    head.push({ ...(await dense([headSources.output], hiddenSize, classes, output.bias)), tanh: false });
+  }
+  for (const stored of modules) head.push(await loadDense(gpu, stored));
   const bytes = gpu.buffers.liveBytes - before;
-  return { words, positions, types, embeddingNorm, layers, classifier, bytes };
+  return { words, positions, types, embeddingNorm, layers, head, bytes };
+}
+
+async function loadDense(gpu: Gpu, stored: StoredDense): Promise<HeadProduct> {
+  const { file, inputs, activation } = stored.module;
+  const source = denseTensors(stored);
+  const values = await source.bias();
+  const bias = await gpu.storage(file, 16 * rowWords(values.length));
+  gpu.device.queue.writeBuffer(bias, 0, values);
+  return { matrix: await WeightMatrix.load(gpu, inputs, [source.matrix]), bias, tanh: activation === 'tanh' };
 }
 
 /** All vectors that are read, with their lengths. */

@@ -8,7 +8,7 @@ import { rowWords } from '../gpu/row-words.ts';
 import { STEP_HEADER } from '../gpu/step-layout.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import { allocateEncoderActivations, EncoderLayer } from './encoder-layer.ts';
-import type { EncoderWeights } from './encoder-weights.ts';
+import type { EncoderWeights, HeadProduct } from './encoder-weights.ts';
 
 export interface EncoderScratch {
   /** Metadata of the step. */
@@ -62,17 +62,16 @@ export class Encoder {
     const { hiddenSize, normEpsilon } = config;
     const activations = await allocateEncoderActivations(gpu, config, maxRows, kvBytes);
     const { hidden, between } = activations;
-    const stride = 4 * rowWords(hiddenSize);
-    const classes = weights.classifier?.output.matrix.rows ?? 0;
-    const outputStride = classes > 0 ? 4 * rowWords(classes) : stride;
-    const perSequence = (label: string, columns: number) => gpu.storage(label, maxSequences * columns * 4);
-    const [pooled, dense, output] = await Promise.all([
-      perSequence('pooled', stride),
-      perSequence('classifier', stride),
-      perSequence('output', outputStride),
-    ]);
+    const sizes = [hiddenSize, ...weights.head.map(({ matrix }) => matrix.rows)];
+    const buffers = await Promise.all(
+      sizes.map(async (size, i) => {
+        const stride = 4 * rowWords(size);
+        return { buffer: await gpu.storage(`pooled ${i}`, maxSequences * stride * 4), stride };
+      }),
+    );
+    const { buffer: output, stride: outputStride } = buffers.at(-1)!;
     const { weight, bias } = weights.embeddingNorm;
-    const kind = weights.classifier ? 'cls' : pooling;
+    const kind = config.classifier ? 'cls' : pooling;
     const [embedding, norm, pool, head, ...layers] = await Promise.all([
       EncoderEmbedding.create(gpu, weights.words, {
         ...{ step, rows, types: weights.types, positions: weights.positions },
@@ -83,8 +82,8 @@ export class Encoder {
         { columns: hiddenSize, epsilon: normEpsilon, of: 'rows' },
         { step, input: between, weight, bias, output: hidden },
       ),
-      Pool.create(gpu, hiddenSize, kind, { step, input: hidden, output: weights.classifier ? pooled : output }),
-      createHead(gpu, weights.classifier, step, [pooled, dense, output], [stride, outputStride]),
+      Pool.create(gpu, hiddenSize, kind, { step, input: hidden, output: buffers[0]!.buffer }),
+      createHead(gpu, weights.head, step, buffers),
       ...weights.layers.map((layer) => EncoderLayer.create(gpu, config, layer, activations, step)),
     ]);
     return new Encoder([hidden, output], outputStride, [embedding, norm, layers], pool, head);
@@ -99,28 +98,26 @@ export class Encoder {
   }
 }
 
-/** tanh of a product, and its product with a row a class. */
-async function createHead(
+/** Products of sequences' vectors, each from one buffer into the next. */
+function createHead(
   gpu: Gpu,
-  weights: EncoderWeights['classifier'],
+  products: readonly HeadProduct[],
   step: GPUBuffer,
-  [pooled, dense, output]: readonly [GPUBuffer, GPUBuffer, GPUBuffer],
-  [stride, outputStride]: readonly [number, number],
+  buffers: readonly { readonly buffer: GPUBuffer; readonly stride: number }[],
 ): Promise<readonly Linear[]> {
-  if (!weights) return [];
-  const countWord = STEP_HEADER.sequences;
-  return Promise.all([
-    Linear.create(
-      gpu,
-      weights.dense.matrix,
-      { outputStride: stride, countWord, finish: { kind: 'store', bias: weights.dense.bias, cap: 1 } },
-      { step, input: pooled, output: dense },
-    ),
-    Linear.create(
-      gpu,
-      weights.output.matrix,
-      { outputStride, countWord, finish: { kind: 'store', bias: weights.output.bias } },
-      { step, input: dense, output },
-    ),
-  ]);
+  return Promise.all(
+    products.map(({ matrix, bias, tanh }, i) => {
+      const { buffer: output, stride: outputStride } = buffers[i + 1]!;
+      return Linear.create(
+        gpu,
+        matrix,
+        {
+          outputStride,
+          countWord: STEP_HEADER.sequences,
+          finish: { kind: 'store', bias, ...(tanh ? { cap: 1 } : {}) },
+        },
+        { step, input: buffers[i]!.buffer, output },
+      );
+    }),
+  );
 }

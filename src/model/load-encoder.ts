@@ -13,6 +13,7 @@ import { encoderKernels } from './encoder-kernels.ts';
 import { type EncoderSizes, encoderLimits, kvBytes } from './encoder-limits.ts';
 import type { EncoderNames } from './encoder-names.ts';
 import { EncoderRunner } from './encoder-runner.ts';
+import type { StoredDense } from './encoder-tensors.ts';
 import { checkUnused } from './encoder-unused.ts';
 import { loadEncoderWeights } from './encoder-weights.ts';
 import { encoderOf } from './encoders.ts';
@@ -24,6 +25,8 @@ export interface EncoderOptions extends EncoderSizes {
   readonly pooling: PoolKind;
   /** Vectors are divided by their length. */
   readonly normalised: boolean;
+  /** What the pooled vector goes through; a classifier has none. */
+  readonly dense?: readonly StoredDense[] | undefined;
   readonly quantisation?: Quantisation | undefined;
   readonly bindingLimit?: number | undefined;
   readonly choices?: KernelChoices | undefined;
@@ -77,13 +80,21 @@ async function load(
   const [step, rows, weights] = await Promise.all([
     gpu.storage('step', words * 4),
     gpu.storage('rows', maxRows * 16),
-    loadEncoderWeights(gpu, checkpoint, config, names, options.onProgress, options.quantisation),
+    loadEncoderWeights(
+      gpu,
+      checkpoint,
+      config,
+      names,
+      options.onProgress,
+      options.quantisation,
+      config.classifier ? [] : options.dense,
+    ),
   ]);
   const encoder = await Encoder.create(gpu, config, weights, options.pooling, {
     ...{ step, rows, maxRows, maxSequences },
     kvBytes: kvBytes(config, maxRows, maxSequences),
   });
-  const dimension = config.classifier?.labels.length ?? config.hiddenSize;
+  const dimension = weights.head.at(-1)?.matrix.rows ?? config.hiddenSize;
   const steps = await VectorSteps.create(gpu, {
     ...{ source: encoder.output, stride: encoder.outputStride, dimension, maxRows: maxSequences },
     normalised: options.normalised && !config.classifier,

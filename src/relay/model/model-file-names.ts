@@ -37,14 +37,18 @@ export async function modelFileNames(names: readonly string[], where: string, re
 async function poolingNames(readText: ReadText): Promise<readonly string[]> {
   const { hiddenSize } = parseModelConfig((await readText('config.json')) ?? '', 'config.json');
   const read: string[] = [];
-  await readPooling(async (name) => {
+  const readOwn = async (name: string) => {
     // modules.json names folders, and could name another's.
     if (!SAFE_PATH.test(name))
       throw new ModelError(`${MODULES_FILE} names ${JSON.stringify(name)}, which is no file of the model`);
     const text = await readText(name);
     if (text !== undefined) read.push(name);
     return text;
-  }, hiddenSize);
+  };
+  const pooling = await readPooling(readOwn, hiddenSize);
+  for (const { file } of pooling?.dense ?? []) {
+    if ((await readOwn(file)) === undefined) throw new ModelError(`${MODULES_FILE} needs ${file}, which is missing`);
+  }
   return read;
 }
 

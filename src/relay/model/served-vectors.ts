@@ -40,7 +40,7 @@ export function servedVectors(
   const { raw, hiddenSize } = config;
   const labels = classifies ? labelsOf(raw) : undefined;
   return {
-    size: labels?.length ?? hiddenSize,
+    size: labels?.length ?? pooling?.dense?.at(-1)?.outputs ?? hiddenSize,
     normalised: !classifies && (pooling?.normalised ?? true),
     classes: labels && { labels, activation: activationOf(raw) },
     tokenTypes: isEncoder(config) ? sizeOf(raw, 'type_vocab_size', TOKEN_TYPES) : 1,

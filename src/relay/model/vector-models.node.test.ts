@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
@@ -55,6 +55,23 @@ test('nodes are told what it is for, and count no tensor that stays unread: an e
   // q, k, v and what follows attention, of three layers, and of two.
   expect(await square('bert')).toEqual(['embed', 12]);
   expect(await square('bert-classifier')).toEqual(['classify', 9]);
+});
+
+test('a Dense module’s file comes with its model, whose vectors are as long as it says', async () => {
+  const made = folder({ name: 'bert', pools: true });
+  const modules = JSON.parse(readFileSync(join(made, 'modules.json'), 'utf8'));
+  const dense = { idx: 2, name: '2', path: '2_Dense', type: 'sentence_transformers.models.Dense' };
+  write('modules.json', modules.toSpliced(2, 0, dense));
+  mkdirSync(join(made, '2_Dense'));
+  write('2_Dense/config.json', { in_features: 48, out_features: 10, bias: false });
+  const opened = () => openModel(made, { cache: join(home, 'cache') });
+  await expect(opened()).rejects.toThrow('modules.json needs 2_Dense/model.safetensors, which is missing');
+  write('2_Dense/model.safetensors', {});
+  const model = await opened();
+  expect(model.manifest.files.map(({ name }) => name)).toEqual(
+    [...NEEDED, '2_Dense/config.json', '2_Dense/model.safetensors'].sort(),
+  );
+  expect(model.vectors!.size).toBe(10);
 });
 
 test('without such files vectors are normalised, as SGLang’s are; RoBERTa’s positions begin after the padding’s', async () => {
