@@ -27,7 +27,7 @@ let browser: TestBrowser;
 let client: SchedulerClient;
 let page: Page;
 let loads = 0;
-describe.runIf(process.env.SHOAL_LONG === '1')('UpdateWeights', () => {
+describe.runIf(process.env.SHOAL_LONG === '1')('UpdateWeights', { timeout: 180_000 }, () => {
   beforeAll(async () => {
     home = mkdtempSync(join(tmpdir(), 'shoal-e2e-weights-'));
     // Time enough for what runs only where it is short.
