@@ -27,6 +27,16 @@ parentPort.on('message', ({ text }) => {
 parentPort.postMessage({ case: 'ready' });
 `;
 
+/** A thread that never comes to its tokenizer where it is the first, and takes a while where it is a later one. */
+const LATE = `
+import { existsSync, writeFileSync } from 'node:fs';
+import { parentPort } from 'node:worker_threads';
+const first = new URL('late-began', import.meta.url);
+parentPort.on('message', ({ text }) => parentPort.postMessage({ case: 'encoded', ids: Int32Array.of(text.length) }));
+if (existsSync(first)) setTimeout(() => parentPort.postMessage({ case: 'ready' }), 200);
+else writeFileSync(first, '');
+`;
+
 let home: string;
 let model: ServedModel;
 const entryOf = (name: string) => pathToFileURL(join(home, name));
@@ -35,6 +45,7 @@ beforeAll(async () => {
   writeFileSync(join(home, 'scripted.mjs'), SCRIPTED);
   writeFileSync(join(home, 'mute.mjs'), 'setInterval(() => {}, 1000);');
   writeFileSync(join(home, 'broken.mjs'), "throw new Error('private');");
+  writeFileSync(join(home, 'late.mjs'), LATE);
   model = await openModel(writeEncoderFolder(join(home, 'embedder'), { name: 'bert', pools: true }), {
     cache: join(home, 'cache'),
   });
@@ -168,6 +179,18 @@ test('a thread that never comes to its tokenizer, or breaks before, fails who wa
   const broken = open('broken.mjs');
   const all = await Promise.allSettled([ask(broken, 'a'), ask(broken, 'b')]);
   for (const one of all) expect(one).toMatchObject({ reason: { message: 'the tokenizer failed: Error' } });
+});
+
+test('a thread has its own time to come to its tokenizer, whoever has waited too long for those before it', async () => {
+  const on = open('late.mjs', { waitMs: 1_000 });
+  const asked: Promise<unknown>[] = [];
+  for (let text = 0; text < 30; text++) {
+    asked.push(ask(on, 'a').catch((error: unknown) => error));
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  expect(await asked[0]).toMatchObject({ code: Code.DeadlineExceeded });
+  expect(await asked.at(-1)).toEqual({ ids: [1], typeIds: undefined });
+  expect(lines.filter((line) => line.includes('took too long to start'))).toHaveLength(1);
 });
 
 test('the relay’s end fails all with UNAVAILABLE', async () => {

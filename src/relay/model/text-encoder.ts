@@ -9,7 +9,7 @@ import type { TokenizerAnswer } from './tokenizer-worker.ts';
 export interface EncoderBounds {
   /** Texts that wait; of more, requests are refused. A request has one here at a time, and holds 128 KiB of them at most. */
   readonly mostWaiting: number;
-  /** Milliseconds that a text may wait for those before it, and for the tokenizer's files to be read. */
+  /** Milliseconds that a text may wait for those before it, and a thread take to read the tokenizer's files. */
   readonly waitMs: number;
   /** Milliseconds that one may take: of the worst tokenizer's worst text some 200. */
   readonly encodeMs: number;
@@ -42,6 +42,8 @@ export class TextEncoder {
   private model: CurrentModel['now'] | undefined;
   /** The thread has its tokenizer. */
   private ready = false;
+  /** Of a thread that starts. */
+  private starting: NodeJS.Timeout | undefined;
   private current: { readonly asked: Asked; readonly timer: NodeJS.Timeout } | undefined;
   private closed = false;
 
@@ -85,7 +87,7 @@ export class TextEncoder {
         drop = () => asked.settle(signal.reason);
         signal.addEventListener('abort', drop, { once: true });
         timer = setTimeout(() => {
-          if (this.waiting.has(asked)) this.waitedTooLong(asked);
+          if (this.waiting.has(asked)) asked.settle(late('The texts waited too long for the tokenizer.'));
         }, waitMs);
         this.waiting.add(asked);
         this.next();
@@ -116,6 +118,7 @@ export class TextEncoder {
 
   private start(): TokenizerThread {
     this.model = this.served.now;
+    this.starting = setTimeout(() => this.startsTooLong(), this.bounds.waitMs);
     const { folder, vectors } = this.model;
     return new TokenizerThread(
       // Of one type, all are 0, whatever the tokenizer says.
@@ -132,8 +135,10 @@ export class TextEncoder {
       this.drop(new Error(answer.message));
       return;
     }
-    if (answer.case === 'ready') this.ready = true;
-    else this.done(answer.case === 'failed' ? fault(answer.error) : inputOf(answer));
+    if (answer.case === 'ready') {
+      this.ready = true;
+      clearTimeout(this.starting);
+    } else this.done(answer.case === 'failed' ? fault(answer.error) : inputOf(answer));
     this.next();
   }
 
@@ -145,10 +150,8 @@ export class TextEncoder {
     if (current && !current.asked.settled) current.asked.settle(result);
   }
 
-  private waitedTooLong(asked: Asked): void {
-    asked.settle(late('The texts waited too long for the tokenizer.'));
-    if (this.ready) return;
-    // It hangs where it reads its files: another tries anew.
+  /** It hangs where it reads its files: another tries anew, with a time of its own. */
+  private startsTooLong(): void {
     this.log.warn({ ms: this.bounds.waitMs }, 'the tokenizer took too long to start');
     this.end();
     this.next();
@@ -173,6 +176,7 @@ export class TextEncoder {
 
   /** Of the thread; the next text starts another. */
   private end(): void {
+    clearTimeout(this.starting);
     this.thread?.end();
     this.thread = undefined;
     this.ready = false;
