@@ -1,6 +1,7 @@
 import { Code } from '@connectrpc/connect';
 import type { Logger } from 'pino';
 import type { Job } from './job.ts';
+import { shownId } from './shown-id.ts';
 import type { Trace } from './trace-context.ts';
 
 /** By what a request's lines in the log are found: the client's id, and its trace where the client tells one. */
@@ -14,7 +15,7 @@ export interface RequestIds {
 
 export function requestIds(requestId: string, trace: Trace | undefined): RequestIds {
   return {
-    request: requestId.slice(0, 200),
+    request: shownId(requestId),
     ...(trace && { trace_id: trace.traceId, span_id: trace.spanId, parent_span_id: trace.parentId }),
   };
 }

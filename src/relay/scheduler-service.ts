@@ -38,6 +38,7 @@ import { logEnd, type RequestIds, requestIds } from './request-log.ts';
 import type { Router } from './router.ts';
 import type { ServedModel } from './served-model.ts';
 import { modelInfoOf, serverInfoOf } from './server-info.ts';
+import { shownId } from './shown-id.ts';
 import { toConnectError } from './to-connect-error.ts';
 import { readTrace } from './trace-context.ts';
 
@@ -200,7 +201,7 @@ export function schedulerService(parts: SchedulerParts): ServiceImpl<typeof Sgla
       job?.abort();
       return create(AbortResponseSchema, {
         success: known,
-        message: known ? '' : `Request ${requestId.slice(0, 200)} not found`,
+        message: known ? '' : `Request ${shownId(requestId)} not found`,
       });
     },
 

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { Code } from '@connectrpc/connect';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -5,7 +7,7 @@ import { ContractError } from '../../contract/contract-error.ts';
 import { Job } from '../job.ts';
 import { RunningJob } from '../running-jobs.ts';
 import { normalised } from '../testing/normalised.ts';
-import { FLAGGED_MS, MadeSamples, MOST_ENDED, MOST_FLAGGED } from './made-samples.ts';
+import { FLAGGED_MS, flaggedSample, MadeSamples, MOST_ENDED, MOST_FLAGGED } from './made-samples.ts';
 
 /** What a client was told of a sample, and by whom, kept beside the job. */
 interface Account {
@@ -130,4 +132,19 @@ test('the newest thousand of a node are given, once; of all nodes the newest are
   expect(made.flag('first', [])).toEqual([]);
   made.jobEnded(ended(6_000, 'last'));
   expect(made.flag('last', []).map(({ job }) => job)).toEqual(['6000']);
+});
+
+test('a sample that is remembered is some hundred bytes, however long the id that its client gave', () => {
+  setFlagsFromString('--expose-gc');
+  const gc = runInNewContext('gc') as () => void;
+  const idOf = (at: number) => Buffer.alloc(4096, 97 + (at % 26)).toString('latin1');
+  gc();
+  const before = process.memoryUsage().heapUsed;
+  const kept = Array.from({ length: 4096 }, (_, at) =>
+    flaggedSample(new Job(1n, normalised({ requestId: idOf(at) })), { index: 0 }),
+  );
+  gc();
+  const each = (process.memoryUsage().heapUsed - before) / kept.length;
+  expect(each).toBeLessThan(1_000);
+  expect(kept[27]?.request).toBe('b'.repeat(200));
 });

@@ -1,5 +1,6 @@
 import type { Job } from '../job.ts';
 import type { Sample } from '../sample.ts';
+import { shownId } from '../shown-id.ts';
 
 /** What ended so long ago is not flagged. */
 export const FLAGGED_MS = 600_000;
@@ -76,7 +77,7 @@ export class MadeSamples {
 
 /** A sample of a job, by which its client's log finds it. */
 export function flaggedSample(job: Job, { index }: Pick<Sample, 'index'>): FlaggedSample {
-  return { job: String(job.id), request: job.request.requestId.slice(0, 200), index };
+  return { job: String(job.id), request: shownId(job.request.requestId), index };
 }
 
 /** Whether a client may have been told what came behind a sample's first `from` ids. The job is over. */

@@ -2,13 +2,14 @@ import type { MessageInitShape } from '@bufbuild/protobuf';
 import { Code } from '@connectrpc/connect';
 import type { RequestTimelineSchema } from '../../contract/gen/fleet_monitor_pb.ts';
 import type { Job } from '../job.ts';
+import { shownId } from '../shown-id.ts';
 
 /** What an operator sees of a request: ids, counts and times. `endedAt` is of `performance.now()`; undefined: it goes on. */
 export function timelineOf(job: Job, endedAt?: number): MessageInitShape<typeof RequestTimelineSchema> {
   const { request, samples, stays, cachedTokens } = job;
   return {
     jobId: job.id,
-    requestId: request.requestId.slice(0, 200),
+    requestId: shownId(request.requestId),
     promptTokens: request.inputIds.length,
     ...(cachedTokens === undefined ? {} : { cachedTokens }),
     samples: samples.length,
