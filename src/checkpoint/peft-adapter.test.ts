@@ -119,6 +119,12 @@ describe('a PEFT adapter', () => {
     [{ lora_bias: true }, /lora_bias/],
     [{ modules_to_save: ['lm_head'] }, /modules_to_save/],
     [{ exclude_modules: ['q'] }, /exclude_modules/],
+    // Experts as PEFT adapts those that lie in one tensor; token rows; layers that repeat others; adapters from a token on; grouped inputs.
+    [{ target_parameters: ['mlp.experts.gate_up_proj'] }, /target_parameters is \["mlp\.experts\.gate_up_proj"\]/],
+    [{ trainable_token_indices: [1, 2] }, /trainable_token_indices/],
+    [{ layer_replication: [[0, 2]] }, /layer_replication/],
+    [{ alora_invocation_tokens: [5] }, /alora_invocation_tokens/],
+    [{ use_qalora: true }, /use_qalora/],
     [{ some_new_setting: 1 }, /some_new_setting is 1/],
     [{ init_lora_weights: 'pissa' }, /init_lora_weights is "pissa"/],
     [{ r: 0 }, /r is 0, not a rank/],
@@ -137,6 +143,16 @@ describe('a PEFT adapter', () => {
   it.each([
     [{}, { ...BOTH, 'base_model.model.layers.0.q.weight': [2, 3] }, /layers\.0\.q\.weight is none of a LoRA/],
     [{}, { ...BOTH, 'base_model.model.lm_head.lora_A.weight': [2, 3] }, /adapting lm_head is not served/],
+    [
+      {},
+      { ...BOTH, 'base_model.model.layers.0.mlp.experts.3.gate_proj.lora_A.weight': [2, 3] },
+      /adapting layers\.0\.mlp\.experts\.3\.gate_proj is not served/,
+    ],
+    [
+      {},
+      { ...BOTH, 'base_model.model.layers.0.q.lora_magnitude_vector': [2] },
+      /lora_magnitude_vector is none of a LoRA/,
+    ],
     [{ target_modules: ['q', 'embed_tokens'] }, BOTH, /target_modules: adapting embed_tokens is not served/],
     [{ r: 9 }, BOTH, /layers\.0\.q: rank 9, at most 8/],
     [{}, { [A(0)]: [2, 3], [B(0)]: [2, 2] }, /no tensors of layers\.1\.q/],
