@@ -91,6 +91,8 @@ export class Speculation implements Speculating {
   #tail = 0;
   /** Lately, of a step that was the only one of its readback. */
   #singleMs = 0;
+  /** The step before took far longer than such steps do. */
+  #heldUp = false;
 
   newDrafter(): Drafter {
     return new NgramDrafts();
@@ -165,6 +167,7 @@ export class Speculation implements Speculating {
     const rows = { sequences, repeatable };
     const plainMs = this.#plain.stepMs(sequences, repeatable);
     const own = this.#own(step, plainMs);
+    if (draftRows > 0) this.#costs.add(sequences + draftRows, own);
     if (!this.#won) {
       if (draftRows > 0) return false;
       if (steps === 1) this.#singleMs = this.#singleMs === 0 ? ms : this.#singleMs + WEIGHT * (own - this.#singleMs);
@@ -192,13 +195,20 @@ export class Speculation implements Speculating {
     return false;
   }
 
-  /** Of a step's time what it took by itself: a pause of everything, such as a collection of garbage, is no loss of drafts. */
+  /**
+   * Of a step's time what it took by itself: a pause of everything, such as a collection of garbage, is no loss of drafts. What is
+   * as slow twice in a row is.
+   */
   #own({ sequences, draftRows, steps, ms }: DecodeStep, plainMs: number | undefined): number {
     if (plainMs === undefined) return ms;
     const single = Math.max(this.#singleMs, plainMs);
-    if (draftRows === 0) return Math.min(ms, single + steps * plainMs);
-    const rows = sequences + draftRows;
-    return this.#costs.add(rows, ms, Math.max(single, this.#costs.ms(rows, sequences, plainMs)));
+    const most =
+      draftRows > 0
+        ? 2 * Math.max(single, this.#costs.ms(sequences + draftRows, sequences, plainMs))
+        : single + steps * plainMs;
+    const pause = ms > most && !this.#heldUp;
+    this.#heldUp = ms > most;
+    return pause ? most : ms;
   }
 
   /** The draft's step, and those behind it, each have a readback of their own. */

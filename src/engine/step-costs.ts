@@ -2,8 +2,6 @@
 const WEIGHT = 0.25;
 /** The first measurements of a kind may hold what happens once: the least of them counts. */
 const FIRST = 4;
-/** A step that took so much longer than such steps do was held up by something else: the rest is not its own. */
-const MOST_TIMES = 2;
 /** A measurement that was not made again for so many steps is forgotten: what it says may be of another time. */
 const KEPT_STEPS = 2_000;
 
@@ -18,18 +16,15 @@ export class StepCosts {
   readonly #costs = new Map<number, Cost>();
   #steps = 0;
 
-  /** A step of `rows` rows took `ms`, where `leastMs` and what such steps took before are to be expected. Returns what of it is its own. */
-  add(rows: number, ms: number, leastMs: number): number {
+  add(rows: number, ms: number): void {
     this.#steps++;
     const cost = this.#costs.get(rows);
-    const own = Math.min(ms, MOST_TIMES * Math.max(leastMs, cost?.ms ?? 0));
-    if (!cost) this.#costs.set(rows, { ms: own, count: 1, at: this.#steps });
+    if (!cost) this.#costs.set(rows, { ms, count: 1, at: this.#steps });
     else {
       cost.count++;
-      cost.ms = cost.count <= FIRST ? Math.min(cost.ms, own) : cost.ms + WEIGHT * (own - cost.ms);
+      cost.ms = cost.count <= FIRST ? Math.min(cost.ms, ms) : cost.ms + WEIGHT * (ms - cost.ms);
       cost.at = this.#steps;
     }
-    return own;
   }
 
   /**
