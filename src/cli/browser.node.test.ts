@@ -41,9 +41,9 @@ test('the software adapter is asked for only where it is wanted', () => {
 test("a node's address says what was said of its kernels, and nothing else", () => {
   const relay = new URL('https://relay.example:8443');
   expect(nodeUrl(relay).href).toBe('https://relay.example:8443/#join');
-  const flags = { tune: 'reset', precision: 'fast', kernel: 'plain-8x4-64x1x1-4', headless: true };
+  const flags = { tune: 'reset', precision: 'fast', speculation: 'off', kernel: 'plain-8x4-64x1x1-4', headless: true };
   expect(nodeUrl(relay, flags).href).toBe(
-    'https://relay.example:8443/?tune=reset&precision=fast&kernel=plain-8x4-64x1x1-4#join',
+    'https://relay.example:8443/?tune=reset&precision=fast&speculation=off&kernel=plain-8x4-64x1x1-4#join',
   );
 });
 

@@ -150,18 +150,20 @@ export function hasAdapter(page: Page, boundMs = ADAPTER_BOUND_MS): Promise<bool
 
 export const TUNE_MODES = ['auto', 'off', 'reset'] as const;
 export const PRECISIONS = ['exact', 'fast'] as const;
+export const SPECULATION_MODES = ['auto', 'off'] as const;
 
 /** What a node's address may say of its kernels: see src/page/kernel-flags.ts. */
 export interface KernelUrlFlags {
   readonly tune?: string;
   readonly precision?: string;
+  readonly speculation?: string;
   readonly kernel?: string;
 }
 
 /** The address of a page that joins at once. */
 export function nodeUrl(webUrl: URL, kernels: KernelUrlFlags = {}, token?: string): URL {
   const url = new URL(token === undefined ? '/#join' : `/#join=${token}`, webUrl);
-  for (const name of ['tune', 'precision', 'kernel'] as const) {
+  for (const name of ['tune', 'precision', 'speculation', 'kernel'] as const) {
     const value = kernels[name];
     if (value !== undefined) url.searchParams.set(name, value);
   }

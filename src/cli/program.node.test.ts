@@ -72,6 +72,7 @@ test.each([
   [['node']],
   [['start', '--tune', 'never']],
   [['node', '--relay', 'http://127.0.0.1:1', '--precision', 'f16']],
+  [['start', '--speculation', 'on']],
   [['node', '--relay', '127.0.0.1:8080']],
   [['generate']],
   [['generate', '--prompt', 'x', '--temperature', '-1']],

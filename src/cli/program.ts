@@ -4,7 +4,7 @@ import { type EmbedFlags, embed } from './embed.ts';
 import { CliError } from './errors.ts';
 import { generate } from './generate.ts';
 import { type GenerateFlags, withGenerateFlags } from './generate-flags.ts';
-import { PRECISIONS, TUNE_MODES } from './launch-browser.ts';
+import { PRECISIONS, SPECULATION_MODES, TUNE_MODES } from './launch-browser.ts';
 import { loads } from './loads.ts';
 import { bundledModel } from './paths.ts';
 import { withConfig } from './relay-config.ts';
@@ -225,6 +225,11 @@ function withBrowserFlags(command: Command): Command {
       new Option('--precision <precision>', 'fast: products in halves or 8-bit integers, where that is faster').choices(
         [...PRECISIONS],
       ),
+    )
+    .addOption(
+      new Option('--speculation <mode>', 'whether the node drafts tokens, where that wins (default: auto)').choices([
+        ...SPECULATION_MODES,
+      ]),
     )
     .option('--kernel <name>', 'make all products of one path or variant, for looking for faults');
 }

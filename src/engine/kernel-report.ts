@@ -9,10 +9,13 @@ export const TUNE_MODES: readonly TuneMode[] = ['auto', 'off', 'reset'];
 /** See Precision of src/gpu/kernel-choices.ts. */
 export const PRECISIONS = ['exact', 'fast'] as const;
 
+/** auto: sequences draft where that wins by what was measured. off: none does. */
+export const SPECULATION_MODES = ['auto', 'off'] as const;
+
 /** What a user says of a node's kernels. */
 export interface KernelFlags {
-  /** Whether sequences draft, where that wins; default: off. */
-  readonly speculation?: 'auto' | 'off';
+  /** Whether sequences draft; default: auto. */
+  readonly speculation?: (typeof SPECULATION_MODES)[number];
   readonly tune: TuneMode;
   readonly precision: (typeof PRECISIONS)[number];
   /** A path or variant that all products are to be made of that can be; for looking for faults. */

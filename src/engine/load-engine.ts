@@ -61,7 +61,7 @@ async function load(on: ModelDevice, parts: EngineParts): Promise<LoadedEngine> 
     onEvents,
     onBroken: life.announceLoss,
     now: () => performance.now(),
-    speculation: parts.kernels.speculation ?? 'off',
+    speculation: parts.kernels.speculation ?? 'auto',
     ...(throttle ? { throttle } : {}),
   });
   return {

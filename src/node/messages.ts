@@ -8,7 +8,7 @@ import type { MemoryEstimate } from '../engine/memory-facts.ts';
 import type { Profile } from '../engine/profile.ts';
 import type { KeptModel, StoreProgress, StoreRoom } from './store/store-facts.ts';
 
-export { PRECISIONS, TUNE_MODES } from '../engine/kernel-report.ts';
+export { PRECISIONS, SPECULATION_MODES, TUNE_MODES } from '../engine/kernel-report.ts';
 export type { EngineBudget, KeptModel, KernelFlags, KernelReport, MemoryEstimate, Profile, StoreProgress, StoreRoom };
 
 /** What the page tells its Web Worker. */

@@ -1,9 +1,8 @@
-import { type KernelFlags, PRECISIONS, TUNE_MODES } from '../node/messages.ts';
+import { type KernelFlags, PRECISIONS, SPECULATION_MODES, TUNE_MODES } from '../node/messages.ts';
 
 /**
- * What the page's address says of kernels: `?tune=off|reset`, `?precision=fast`, `?kernel=NAME`, and
- * of drafts: `?speculation=auto`. Throws RangeError naming
- * what it can't be; a kernel's name is looked up where the kernels are.
+ * What the page's address says of kernels: `?tune=off|reset`, `?precision=fast`, `?kernel=NAME`, and of drafts: `?speculation=off`.
+ * Throws RangeError naming what it can't be; a kernel's name is looked up where the kernels are.
  */
 export function kernelFlags(search: string): KernelFlags {
   const params = new URLSearchParams(search);
@@ -14,7 +13,7 @@ export function kernelFlags(search: string): KernelFlags {
     return value;
   };
   const kernel = params.get('kernel') ?? undefined;
-  const speculation = oneOf('speculation', ['off', 'auto'] as const);
+  const speculation = oneOf('speculation', SPECULATION_MODES);
   return { tune: oneOf('tune', TUNE_MODES), precision: oneOf('precision', PRECISIONS), kernel, speculation };
 }
 
