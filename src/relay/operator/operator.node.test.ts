@@ -2,14 +2,13 @@ import { cpSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { JsonObject } from '@bufbuild/protobuf';
-import { Code, ConnectError, createClient } from '@connectrpc/connect';
-import { createGrpcWebTransport } from '@connectrpc/connect-node';
+import { Code } from '@connectrpc/connect';
 import { pino } from 'pino';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { Operator } from '../../contract/gen/operator_pb.ts';
 import { SglangScheduler } from '../../contract/gen/sglang_scheduler_pb.ts';
 import { benchPerTest, PROMPT } from '../testing/bench-per-test.ts';
 import { collect } from '../testing/grpc-client.ts';
+import { operatorOf, refusal } from '../testing/operator-calls.ts';
 import { type RelayBench, requestOf } from '../testing/relay-bench.ts';
 
 // Real sockets on a machine that others use too: what hangs ends here, what is slow does not.
@@ -26,15 +25,6 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(home, { recursive: true }));
 
-function operatorOf(on: RelayBench) {
-  return createClient(Operator, createGrpcWebTransport({ baseUrl: on.webUrl, httpVersion: '1.1' }));
-}
-
-const refusal = (call: Promise<unknown>): Promise<ConnectError> =>
-  call.then(
-    () => Promise.reject(new Error('the call went well')),
-    (error: unknown) => ConnectError.from(error),
-  );
 const ask = (on: RelayBench, rest: Parameters<typeof requestOf>[2] = {}) =>
   collect(on.client.stream(SglangScheduler.method.generate, requestOf(PROMPT, { maxNewTokens: 8 }, rest)));
 

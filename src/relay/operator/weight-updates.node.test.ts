@@ -2,10 +2,8 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from '
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { create } from '@bufbuild/protobuf';
-import { Code, ConnectError, createClient } from '@connectrpc/connect';
-import { createGrpcWebTransport } from '@connectrpc/connect-node';
+import { Code } from '@connectrpc/connect';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { Operator } from '../../contract/gen/operator_pb.ts';
 import {
   GetModelInfoRequestSchema,
   GetServerInfoRequestSchema,
@@ -17,6 +15,7 @@ import { writeEncoderFolder } from '../../testing/encoder-folder.node.ts';
 import { openModel } from '../model/open-model.ts';
 import { benchPerTest, idsOf, PROMPT, running } from '../testing/bench-per-test.ts';
 import { collect } from '../testing/grpc-client.ts';
+import { operatorOf, refusal, updateWeights as update } from '../testing/operator-calls.ts';
 import { writeOtherWeights } from '../testing/other-weights.ts';
 import { MODEL_DIR, type RelayBench, requestOf } from '../testing/relay-bench.ts';
 import { outputOf } from '../testing/scripted-engine.ts';
@@ -28,6 +27,7 @@ vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 const { generate, getModelInfo, getServerInfo, healthCheck, subscribeKvEvents } = SglangScheduler.method;
 const start = benchPerTest();
+const adapter = new URL('../../testing/golden/lora/llama-r4-all', import.meta.url).pathname;
 
 let home: string;
 let other: string;
@@ -40,15 +40,6 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(home, { recursive: true }));
 
-const operatorOf = (on: RelayBench) =>
-  createClient(Operator, createGrpcWebTransport({ baseUrl: on.webUrl, httpVersion: '1.1' }));
-const update = (on: RelayBench, value: string, signal?: AbortSignal) =>
-  operatorOf(on).updateWeights({ source: { case: 'diskPath', value } }, signal ? { signal } : {});
-const refusal = (call: Promise<unknown>): Promise<ConnectError> =>
-  call.then(
-    () => Promise.reject(new Error('the call went well')),
-    (error: unknown) => ConnectError.from(error),
-  );
 const ask = (on: RelayBench, maxNewTokens = 8) =>
   collect(on.client.stream(generate, requestOf(PROMPT, { maxNewTokens })), 20_000);
 const versionOf = async (on: RelayBench) =>
@@ -67,7 +58,6 @@ test('sessions end with the old weights, and nodes come again with the new ones,
   await node.until(() => node.streamError !== undefined);
   expect(node.streamError).toMatchObject({ code: Code.Aborted, rawMessage: expect.stringContaining('updated') });
 
-  // No node has loaded them: requests are taken, and wait.
   const waiting = ask(on);
   expect(await healthOf(on)).toMatchObject({ healthy: true, message: '0 serving, others load other weights' });
   expect((await fetch(`${on.webUrl}/healthz`)).status).toBe(200);
@@ -119,12 +109,10 @@ test('what runs goes on to its end with the old weights, and what comes meanwhil
 test('what runs past its time ends with "abort" and its tokens; what has none yet is made of the new weights', async () => {
   const on = await start({ updateDrainMs: 300 });
   const node = await on.node({ manual: true });
-  const begun = await (async () => {
-    const job = running(on, 8);
-    await node.until(() => node.jobs.length === 1);
-    await node.tell({ jobId: node.jobs[0]!.jobId, event: { case: 'tokens', value: { tokenIds: [7, 8] } } });
-    return job;
-  })();
+  const stream = running(on, 8);
+  await node.until(() => node.jobs.length === 1);
+  await node.tell({ jobId: node.jobs[0]!.jobId, event: { case: 'tokens', value: { tokenIds: [7, 8] } } });
+  const begun = await stream;
   const unbegun = ask(on);
   await node.until(() => node.jobs.length === 2);
   const updated = update(on, other);
@@ -152,7 +140,6 @@ test('one who leaves before the switch has changed nothing', async () => {
   expect(node.jobs).toHaveLength(1);
   gone.abort();
   expect((await updated).code).toBe(Code.Canceled);
-  // Nothing is held any more.
   await node.until(() => node.jobs.length === 2);
   expect([on.relay.model.digest, node.streamError]).toEqual([digest, undefined]);
   node.kill();
@@ -165,7 +152,6 @@ test('the answer says which nodes have not loaded them in time, and requests wai
   await on.node();
   const updated = update(on, other);
   await expect.poll(() => on.relay.model.digest).toBe(otherDigest);
-  // No node is there, and none has to be before the time is over.
   const { error } = await ask(on);
   expect([error?.code, error?.details]).toEqual([Code.Unavailable, 'No node is serving.']);
   expect((await updated).message).toBe('Nodes that serve them after 0.2 s: 0 of 1.');
@@ -220,7 +206,6 @@ test('gateways are told that nothing is cached any more, and adapters are loaded
   stream.cancel();
   await closed;
 });
-const adapter = new URL('../../testing/golden/lora/llama-r4-all', import.meta.url).pathname;
 
 test('what is no such model, or another, is refused in words, and what is served goes on', async () => {
   const on = await start({ updateLoadMs: 100 });
@@ -303,7 +288,6 @@ test('vectors of one request are of one model: where some are made in time, it i
   await node.until(() => node.embeds.length === 2);
   const weights = join(home, 'bert.safetensors');
   const bytes = readFileSync(join(folder, 'model.safetensors'));
-  // The last value's exponent, or near it: others of the same shapes.
   bytes[bytes.length - 2]! ^= 1;
   writeFileSync(weights, bytes);
   const updated = update(on, weights);
