@@ -5,6 +5,7 @@ import { type AdaptableMatrix, readPeftAdapter } from './peft-adapter.ts';
 import { parsePeftConfig } from './peft-config.ts';
 import { openSafetensors } from './safetensors.ts';
 import { writeSafetensors } from './testing/write-safetensors.ts';
+import { textPartOf } from './text-part.ts';
 
 const golden = (file: string) => readTestFile(`src/testing/golden/lora/${file}`);
 const goldenText = async (file: string) => new TextDecoder().decode(await golden(file));
@@ -97,6 +98,25 @@ describe('a PEFT adapter', () => {
     expect((await read({ target_modules: '.*0\\.(q|k)' }, first)).size).toBe(1);
     await expect(read({ layers_to_transform: [1] }, first)).rejects.toThrow(/layers\.0\.q\.lora_A.*doesn't adapt/);
   });
+
+  it.each(['model.language_model.', 'language_model.model.'])(
+    'of a model that reads images too has the names of its text part, %s, and what it adds to other parts is not read',
+    async (text) => {
+      const matrices = MATRICES.map((matrix) => ({ ...matrix, module: `model.${matrix.module}` }));
+      const own = (name: string) => name.replace('base_model.model.', `base_model.model.${text}`);
+      const vision = 'base_model.model.model.vision_tower.encoder.layers.0.out_proj.lora_';
+      const shapes = Object.fromEntries(Object.entries(BOTH).map(([name, shape]) => [own(name), shape]));
+      const file = await fileOf({ ...shapes, [`${vision}A.weight`]: [2, 7], [`${vision}B.weight`]: [5, 2] });
+      const part = textPartOf(['Gemma3ForConditionalGeneration']);
+      for (const target_modules of [['q', 'out_proj'], [`${text}layers.0.q`, `${text}layers.1.q`, 'out_proj'], '.*']) {
+        const updates = await readPeftAdapter(parse({ target_modules }), file, matrices, 8, part);
+        expect([...updates.keys()]).toEqual(['model.layers.0.q', 'model.layers.1.q']);
+      }
+      const unmet = readPeftAdapter(parse({ target_modules: ['q', 'out_proj', 'fc9'] }), file, matrices, 8, part);
+      await expect(unmet).rejects.toThrow(/adapting fc9 is not served/);
+      await expect(readPeftAdapter(parse(), file, matrices, 8)).rejects.toThrow(/is not served/);
+    },
+  );
 
   it('has floats of 16 bits too', async () => {
     for (const [dtype, one] of [

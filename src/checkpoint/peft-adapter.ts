@@ -1,6 +1,7 @@
 import { type Checkpoint, CheckpointError, type TensorInfo } from './checkpoint.ts';
 import { decodeHalf } from './half.ts';
 import { isNamed, type PeftConfig } from './peft-config.ts';
+import { type TextPart, textTensorName } from './text-part.ts';
 
 /** A matrix of the model that adapters may change. */
 export interface AdaptableMatrix {
@@ -24,28 +25,39 @@ const TENSOR_NAME = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
 
 /**
  * Reads what an adapter adds to which of `matrices`, by their modules. Throws CheckpointError naming the tensor, module
- * or setting: every tensor is used, each adapted module has both of its tensors, and these the shapes that model and config say.
+ * or setting: every tensor is used, each adapted module has both of its tensors, and these the shapes that model and config say. Of
+ * a model of several kinds of input, whose `textPart` is served, what is added to its other parts is left.
  */
 export async function readPeftAdapter(
   config: PeftConfig,
   checkpoint: Checkpoint,
   matrices: Iterable<AdaptableMatrix>,
   maxRank: number,
+  textPart?: TextPart,
 ): Promise<ReadonlyMap<string, LowRankUpdate>> {
   const fail = (reason: string): never => {
     throw new CheckpointError(`${checkpoint.name}: ${reason}`);
   };
   const known = new Map([...matrices].map((matrix) => [matrix.module, matrix]));
-  const found = new Map<string, { A?: TensorInfo; B?: TensorInfo }>();
+  const inText = (module: string) => (textPart ? textTensorName(module, textPart) : module);
+  const found = new Map<string, { stored: string; A?: TensorInfo; B?: TensorInfo }>();
+  const ofOthers = new Set<string>();
   for (const tensor of checkpoint.tensors.values()) {
-    const [, module, half] = TENSOR_NAME.exec(tensor.name) ?? fail(`tensor ${tensor.name} is none of a LoRA adapter's`);
-    if (!known.has(module!)) fail(`tensor ${tensor.name}: adapting ${module} is not served`);
-    if (config.adapts(module!) === false) fail(`tensor ${tensor.name}: ${config.name} doesn't adapt ${module}`);
-    found.set(module!, { ...found.get(module!), [half!]: tensor });
+    const [, stored, half] = TENSOR_NAME.exec(tensor.name) ?? fail(`tensor ${tensor.name} is none of a LoRA adapter's`);
+    const module = inText(stored!);
+    if (module !== undefined && !known.has(module)) fail(`tensor ${tensor.name}: adapting ${stored} is not served`);
+    if (config.adapts(stored!) === false) fail(`tensor ${tensor.name}: ${config.name} doesn't adapt ${stored}`);
+    if (module === undefined) ofOthers.add(stored!);
+    else found.set(module, { ...found.get(module), stored: stored!, [half!]: tensor });
   }
   for (const name of config.targets ?? []) {
-    const met = [...known.keys()].some((module) => isNamed(module, name));
+    const own = inText(name);
+    const met =
+      (own !== undefined && [...known.keys()].some((module) => isNamed(module, own))) ||
+      [...ofOthers].some((module) => isNamed(module, name));
     if (!met) throw new CheckpointError(`${config.name}: target_modules: adapting ${name} is not served`);
+    if (own !== undefined && known.has(own) && !found.has(own))
+      fail(`no tensors of ${own}, which ${config.name} adapts`);
   }
   for (const module of known.keys()) {
     if (config.adapts(module) && !found.has(module)) fail(`no tensors of ${module}, which ${config.name} adapts`);
@@ -53,19 +65,19 @@ export async function readPeftAdapter(
   if (found.size === 0) fail('no tensors');
 
   // Every shape is looked at before the first value is read.
-  const plans = [...found].map(([module, { A, B }]) => {
+  const plans = [...found].map(([module, { stored, A, B }]) => {
     const { inputs, outputs } = known.get(module)!;
-    const rank = config.rank(module);
+    const rank = config.rank(stored);
     if (rank > maxRank) fail(`${module}: rank ${rank}, at most ${maxRank} is served`);
     const a = A ?? fail(`${module} has a lora_B and no lora_A`);
     const b = B ?? fail(`${module} has a lora_A and no lora_B`);
     checkShape(a, [rank, inputs], fail);
     checkShape(b, [outputs, rank], fail);
-    return { module, rank, a, b };
+    return { module, stored, rank, a, b };
   });
   const updates = new Map<string, LowRankUpdate>();
-  for (const { module, rank, a, b } of plans) {
-    const scaling = config.scaling(module);
+  for (const { module, stored, rank, a, b } of plans) {
+    const scaling = config.scaling(stored);
     const scaled = (await readFloats(checkpoint, b, fail)).map((value) => value * scaling);
     updates.set(module, { rank, a: await readFloats(checkpoint, a, fail), b: scaled });
   }

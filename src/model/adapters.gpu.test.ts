@@ -1,4 +1,7 @@
 import { describe, expect, test } from 'vitest';
+import { bytesSource } from '../checkpoint/byte-source.ts';
+import { openSafetensors } from '../checkpoint/safetensors.ts';
+import { writeSafetensors } from '../checkpoint/testing/write-safetensors.ts';
 import { bits } from '../gpu/testing/kernel-bench.ts';
 import { testDevice } from '../testing/device.ts';
 import { adapterBytes } from './adapter-bytes.ts';
@@ -110,6 +113,41 @@ test('slots that there is no room for are refused, and nothing of them is kept',
     );
     expect(runner.allocatedBytes).toBe(before);
   });
+});
+
+test.skipIf(!LONG)('of a model that reads images too, an adapter may have the names of its text part', async () => {
+  const { checkpoint, config, ids } = await goldenDecoder('gemma3');
+  const both = { ...config, architectures: ['Gemma3ForConditionalGeneration'] };
+  const own = randomAdapter(5, config);
+  const file = await openSafetensors(own.weights);
+  const header: Record<string, unknown> = {};
+  const parts: Uint8Array[] = [];
+  let at = 0;
+  for (const tensor of file.tensors.values()) {
+    const { dtype, shape, byteLength } = tensor;
+    const name = tensor.name.replace('.model.layers.', '.model.language_model.layers.');
+    header[name] = { dtype, shape, data_offsets: [at, at + byteLength] };
+    parts.push(await file.read(tensor));
+    at += byteLength;
+  }
+  const data = Uint8Array.from(parts.flatMap((part) => [...part]));
+  const named = { ...own, weights: bytesSource('adapter_model.safetensors', writeSafetensors(header, data)) };
+  const tokens = [...ids[0]!.subarray(0, 20)];
+  await using(
+    { ...OPTIONS, adapters: { most: 2, maxRank: 4 } },
+    async (runner) => {
+      await runner.loadAdapter(0, own);
+      await runner.loadAdapter(1, named);
+      const [plain, expected, actual] = [
+        await logitsOf(runner, tokens, undefined),
+        await logitsOf(runner, tokens, 0),
+        await logitsOf(runner, tokens, 1),
+      ];
+      expect(actual.map(bits)).toEqual(expected.map(bits));
+      expect(largestDifference(plain, actual)).toBeGreaterThan(0.1);
+    },
+    Promise.resolve({ checkpoint, config: both }),
+  );
 });
 
 /** Logits with an adapter against those of weights that it is merged into. */

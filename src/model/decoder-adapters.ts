@@ -1,3 +1,4 @@
+import type { TextPart } from '../checkpoint/text-part.ts';
 import type { Gpu } from '../gpu/gpu.ts';
 import { LowRankSlots, shrunkNumbers } from '../gpu/low-rank-slots.ts';
 import { tiledNumbers } from '../gpu/low-rank-update.ts';
@@ -14,6 +15,8 @@ export interface AdapterRoom {
   readonly sites: readonly LayerSites[];
   readonly most: number;
   readonly maxRank: number;
+  /** Whose names modules have; see readPeftAdapter. */
+  readonly textPart?: TextPart | undefined;
 }
 
 type LayerSlots = Readonly<Record<(typeof SITE_KINDS)[number], LowRankSlots | undefined>>;
@@ -43,11 +46,11 @@ export class DecoderAdapters {
 
   /** See Runner. */
   async load(slot: number, files: AdapterFiles): Promise<AdapterTraits> {
-    const { sites, most, maxRank } = this.#room;
+    const { sites, most, maxRank, textPart } = this.#room;
     if (!isIndex(slot, most)) {
       throw new StepError(`adapter slot ${slot} is not below ${most}`);
     }
-    const updates = await readAdapter(files, sites, maxRank);
+    const updates = await readAdapter(files, sites, maxRank, textPart);
     this.#slots ??= this.#prepare().catch((error) => {
       this.#slots = undefined;
       throw error;

@@ -1,6 +1,6 @@
 import { type Checkpoint, CheckpointError } from '../checkpoint/checkpoint.ts';
 import type { ModelConfig } from '../checkpoint/model-config.ts';
-import { textPartOf } from '../checkpoint/text-part.ts';
+import { type TextPart, textPartOf } from '../checkpoint/text-part.ts';
 import type { DecoderNames } from './architecture.ts';
 import { architectureOf } from './architecture-of.ts';
 import { decoderCheckpoint } from './decoder-checkpoint.ts';
@@ -10,6 +10,8 @@ import type { AttentionConfig, DecoderConfig } from './decoder-config.ts';
 export interface DecoderDescription {
   readonly config: DecoderConfig;
   readonly names: DecoderNames;
+  /** Of a model of several kinds of input, whose own names differ from these. */
+  readonly textPart: TextPart | undefined;
 }
 
 /** Throws CheckpointError naming the key, also for an architecture or a setting that isn't served. */
@@ -17,7 +19,7 @@ export function describeDecoder(modelConfig: ModelConfig): DecoderDescription {
   const architecture = architectureOf(modelConfig);
   const config = architecture.readConfig(modelConfig);
   checkAlike(config);
-  return { config, names: architecture.tensorNames(config) };
+  return { config, names: architecture.tensorNames(config), textPart: textPartOf(modelConfig.architectures) };
 }
 
 /** Likewise, with its checkpoint under these names. Throws CheckpointError, also for tensors that the model has no use for. */
@@ -27,8 +29,8 @@ export function openDecoder(
 ): DecoderDescription & { readonly checkpoint: Checkpoint } {
   const described = describeDecoder(modelConfig);
   const architecture = architectureOf(modelConfig);
-  const textPart = textPartOf(modelConfig.architectures);
-  return { ...described, checkpoint: decoderCheckpoint(stored, architecture, described.config, textPart) };
+  const { config, textPart } = described;
+  return { ...described, checkpoint: decoderCheckpoint(stored, architecture, config, textPart) };
 }
 
 /** A layer's attention; all have the same heads. */

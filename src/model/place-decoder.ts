@@ -69,7 +69,7 @@ export function decoderRoom(config: DecoderConfig, options: LoadOptions, binding
 /** Allocates KV and scratch, and loads the weights. Rejects with CheckpointError or AllocationError. */
 export async function placeDecoder(
   gpu: Gpu,
-  { config, names, checkpoint }: DecoderDescription & { readonly checkpoint: Checkpoint },
+  { config, names, textPart, checkpoint }: DecoderDescription & { readonly checkpoint: Checkpoint },
   { limits, kv: layers, splitItems }: DecoderRoom,
   { onProgress, quantisation, headless, lastIds }: PlaceOptions,
 ): Promise<PlacedDecoder> {
@@ -88,7 +88,7 @@ export async function placeDecoder(
   const model = await Decoder.create(gpu, config, weights, {
     ...{ step, lastIds, kv, maxRows, maxLogitsRows, attentionParts },
     positions: servedPositions(kvGroups, contextLength),
-    adapters: { sites: allLayerSites(config, names), most: maxAdapters, maxRank: maxAdapterRank },
+    adapters: { sites: allLayerSites(config, names), most: maxAdapters, maxRank: maxAdapterRank, textPart },
   });
   return {
     ...{ model, step, weightBytes: weights.bytes },

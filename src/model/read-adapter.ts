@@ -2,6 +2,7 @@ import type { ByteSource } from '../checkpoint/byte-source.ts';
 import { type LowRankUpdate, readPeftAdapter } from '../checkpoint/peft-adapter.ts';
 import { parsePeftConfig } from '../checkpoint/peft-config.ts';
 import { openSafetensors } from '../checkpoint/safetensors.ts';
+import type { TextPart } from '../checkpoint/text-part.ts';
 import { type AdapterSite, type LayerSites, SITE_KINDS } from './adapter-sites.ts';
 
 /** A PEFT adapter's files. */
@@ -23,10 +24,11 @@ export async function readAdapter(
   { config, weights }: AdapterFiles,
   layers: readonly LayerSites[],
   maxRank: number,
+  textPart?: TextPart,
 ): Promise<readonly LayerUpdates[]> {
   const parsed = parsePeftConfig(config, 'adapter_config.json');
   const modules = layers.flatMap((sites) => SITE_KINDS.flatMap((kind) => sites[kind]?.modules ?? []));
-  const updates = await readPeftAdapter(parsed, await openSafetensors(weights), modules, maxRank);
+  const updates = await readPeftAdapter(parsed, await openSafetensors(weights), modules, maxRank, textPart);
   const at = (site: AdapterSite | undefined): SiteUpdates =>
     (site?.modules ?? []).map(({ module, first, count }) => {
       const update = updates.get(module);
