@@ -13,7 +13,7 @@ const GPU_TESTS = ['src/**/*.gpu.test.ts'];
 const LIMITS_TESTS =
   process.env.SHOAL_LONG === '1'
     ? GPU_TESTS
-    : ['src/model/{gpu-runner,load-llama,parity,gguf}.gpu.test.ts', 'src/gpu/{adjust-logits,sampler}.gpu.test.ts'];
+    : ['src/model/{gpu-runner,load-decoder,parity,gguf}.gpu.test.ts', 'src/gpu/{adjust-logits,sampler}.gpu.test.ts'];
 
 /** Kernel tests: under Node with Dawn, else in the browser; on two sorts of device. */
 function gpuProject(
