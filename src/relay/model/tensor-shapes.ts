@@ -7,23 +7,25 @@ import { withDiskSource } from './disk-source.ts';
 export type TensorShape = Pick<TensorInfo, 'dtype' | 'shape'>;
 
 /**
- * What a model's weights are, by name, by the headers of its files, without those that stay unread. Undefined where one can't be read: nodes that load it say what
- * is wrong with it.
+ * What a model's weights are, by name, by the headers of its files, without those that stay unread; those of a module in a folder of its
+ * own have that before their names. Undefined where one can't be read: nodes that load it say what is wrong with it.
  */
 export async function tensorShapes(
   paths: Readonly<Record<string, string>>,
   staysUnread: (name: string) => boolean,
 ): Promise<ReadonlyMap<string, TensorShape> | undefined> {
   const shapes = new Map<string, TensorShape>();
-  const add = ({ tensors }: Checkpoint) => {
+  const add = ({ tensors }: Checkpoint, folder = '') => {
     for (const { name, dtype, shape } of tensors.values()) {
-      if (!staysUnread(name)) shapes.set(name, { dtype, shape });
+      if (!staysUnread(name)) shapes.set(folder + name, { dtype, shape });
     }
   };
   try {
     for (const [name, path] of Object.entries(paths)) {
       if (name.endsWith('.gguf')) add((await withDiskSource(path, openGguf)).checkpoint);
-      else if (name.endsWith('.safetensors')) add(await withDiskSource(path, openSafetensors));
+      else if (name.endsWith('.safetensors')) {
+        add(await withDiskSource(path, openSafetensors), name.slice(0, name.lastIndexOf('/') + 1));
+      }
     }
   } catch (error) {
     if (error instanceof CheckpointError || error instanceof RangeError) return undefined;
