@@ -4,6 +4,8 @@ import { DeviceWatch } from './device-watch.ts';
 import { KernelTrial } from './kernel-trial.ts';
 import { linearReference } from './linear.reference.ts';
 import { Linear, type LinearFinish } from './linear.ts';
+import { type ChooseLinear, MATVEC_COLUMNS } from './linear-choice.ts';
+import { linearVariantOf } from './linear-variant.ts';
 import { LowRankSlots, shrunkNumbers } from './low-rank-slots.ts';
 import { tryLowRank } from './low-rank-trial.ts';
 import { lowRankReference } from './low-rank-update.reference.ts';
@@ -17,11 +19,19 @@ import { randomMatrix } from './testing/matrices.ts';
 import { Random } from './testing/random.ts';
 import { WeightMatrix } from './weight-matrix.ts';
 
+const LONG = import.meta.env.SHOAL_LONG === '1';
+
 let bench: KernelBench;
 beforeAll(async () => {
   bench = await KernelBench.open();
 });
 afterAll(() => bench.close());
+
+/** One variant, which compiles fast; those that are taken by default take seconds, and are of the long tier. */
+const oneVariant: ChooseLinear = () => {
+  const variant = linearVariantOf('plain-8x1-8x1x1-4');
+  return { splits: 1, matvec: MATVEC_COLUMNS.map(() => variant), matmul: variant };
+};
 
 type Finish = Extract<LinearFinish, { kind: 'gate' | 'rotate' }>;
 
@@ -70,7 +80,7 @@ async function finishes(
         finish: adapted ? { kind: 'store' } : finish,
       },
       { step, input, output: adapted ? tiles : output },
-      (part, { normed }) => bench.gpu.choices.linear(part, { finish: kind, normed }),
+      LONG ? (part, { normed }) => bench.gpu.choices.linear(part, { finish: kind, normed }) : oneVariant,
     );
     const ofTiles = { tiles, matrix, outputStride: stride };
     const update = await LowRankUpdate.create(
