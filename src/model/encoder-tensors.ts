@@ -5,6 +5,7 @@ import type { AnySource } from '../gpu/weight-matrix.ts';
 import { DecoderTensors } from './decoder-tensors.ts';
 import type { EncoderConfig } from './encoder-config.ts';
 import type { EncoderNames } from './encoder-names.ts';
+import { refuseUnused } from './refuse-unused.ts';
 
 /** Reads an encoder's tensors. All throw CheckpointError naming file, tensor and reason. */
 export interface EncoderTensorReader {
@@ -50,10 +51,16 @@ export interface StoredDense {
 
 const DENSE = { weight: 'linear.weight', bias: 'linear.bias' } as const;
 
-/** Its matrix and its bias, floats as they are stored. */
+/** Its matrix and its bias, floats as they are stored. Throws CheckpointError, also for tensors that the module has no use for. */
 export function denseTensors({ checkpoint, module: { inputs, outputs, bias } }: StoredDense) {
   const tensors = new DecoderTensors(checkpoint);
   if (bias) tensors.findVector({ tensor: DENSE.bias }, outputs);
+  const used: readonly string[] = bias ? Object.values(DENSE) : [DENSE.weight];
+  refuseUnused(
+    checkpoint.name,
+    'Dense',
+    [...checkpoint.tensors.keys()].filter((name) => !used.includes(name)),
+  );
   return {
     matrix: tensors.matrix({ tensor: DENSE.weight }, outputs, inputs),
     bias: async () => (bias ? tensors.vector({ tensor: DENSE.bias }, outputs) : new Float32Array(outputs)),
