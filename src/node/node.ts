@@ -27,7 +27,7 @@ import { startGrammarWorker } from './start-grammar-worker.ts';
 import { nodeLoad } from './wire.ts';
 
 /** Why a node is to begin anew, where it is. */
-type Again = { readonly lost: string } | { readonly otherModel: string } | undefined;
+type Again = { readonly lost: string } | { readonly news: string } | undefined;
 
 const COUNTERS_MS = 1_000;
 /** Of each stage, where the page's user asks. */
@@ -67,7 +67,7 @@ export class Node {
       for (;;) {
         const again = await this.#serve(join, news);
         if (again === undefined) return;
-        news = 'lost' in again ? await this.#recovery.lost(again.lost) : again.otherModel;
+        news = 'lost' in again ? await this.#recovery.lost(again.lost) : again.news;
       }
     } catch (error) {
       if (this.#left.signal.aborted) this.#state('left', '');
@@ -253,7 +253,9 @@ export class Node {
     else {
       const what = await outdated(join, digest, this.#left.signal, this.#access?.ask);
       this.#left.signal.throwIfAborted();
-      if (what === 'model') return { otherModel: 'The relay serves another model' };
+      if (what === 'model') return { news: 'The relay serves another model' };
+      // Nobody has to press a button: the model that it serves is loaded once it answers.
+      if (what === 'unknown') return { news: end.message };
       if (what === 'page') this.#reload(end.message);
       else this.#state('error', end.message);
     }
