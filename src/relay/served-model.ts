@@ -17,7 +17,7 @@ import {
   parseModelConfig,
 } from '../checkpoint/model-config.ts';
 import { ENCODER_TASKS, MODULES_FILE, type ModelTask, modelTask } from '../checkpoint/model-task.ts';
-import { readPooling } from '../checkpoint/sentence-transformers.ts';
+import { type PoolingConfig, readPooling } from '../checkpoint/sentence-transformers.ts';
 import { textPartOf } from '../checkpoint/text-part.ts';
 import { staysUnread } from '../checkpoint/unread-tensors.ts';
 import { hashFile } from './model/file-hashes.ts';
@@ -52,6 +52,8 @@ export interface ServedModel {
   readonly task: ModelTask;
   /** Of a model that embeds or classifies. */
   readonly vectors: ServedVectors | undefined;
+  /** What sentence-transformers' files say, where it has some. */
+  readonly pooling: PoolingConfig | undefined;
   readonly architectures: readonly string[];
   readonly modelType: string;
   readonly vocabSize: number;
@@ -97,7 +99,8 @@ export async function describeModel(
     tiedHead: config.raw.tie_word_embeddings === true,
     textPart: textPartOf(config.architectures),
   };
-  const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, folder);
+  const pooling = task === 'embed' ? await readPooling((file) => textOf(folder, file), config.hiddenSize) : undefined;
+  const vectors = task === 'generate' ? undefined : await vectorsOf(config, task, pooling, folder);
   const tensors = await tensorShapes(paths, (name) => staysUnread(name, unread));
   return {
     name,
@@ -113,6 +116,7 @@ export async function describeModel(
     hubUrl,
     task,
     vectors,
+    pooling,
     architectures: config.architectures,
     modelType: config.modelType,
     vocabSize: config.vocabSize,
@@ -125,10 +129,13 @@ export async function describeModel(
   };
 }
 
-async function vectorsOf(config: ModelConfig, task: ModelTask, folder: string): Promise<ServedVectors> {
-  const text = (name: string) => textOf(folder, name);
-  const pooling = task === 'embed' ? await readPooling(text, config.hiddenSize) : undefined;
-  return servedVectors(config, task === 'classify', pooling, (await text('tokenizer.json')) ?? '{}');
+async function vectorsOf(
+  config: ModelConfig,
+  task: ModelTask,
+  pooling: PoolingConfig | undefined,
+  folder: string,
+): Promise<ServedVectors> {
+  return servedVectors(config, task === 'classify', pooling, (await textOf(folder, 'tokenizer.json')) ?? '{}');
 }
 
 async function generationConfig(folder: string): Promise<GenerationConfig | undefined> {

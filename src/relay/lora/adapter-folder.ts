@@ -5,8 +5,10 @@ import { CheckpointError } from '../../checkpoint/checkpoint.ts';
 import { parsePeftConfig } from '../../checkpoint/peft-config.ts';
 import { openSafetensors } from '../../checkpoint/safetensors.ts';
 import { invalid } from '../../contract/contract-error.ts';
+import { checkFile } from '../model/check-file.ts';
 import { withDiskSource } from '../model/disk-source.ts';
 import { hashFile } from '../model/file-hashes.ts';
+import { ModelError } from '../model/model-error.ts';
 import type { SentFile } from '../send-file.ts';
 
 const CONFIG = 'adapter_config.json';
@@ -31,6 +33,7 @@ export interface AdapterFolder {
 export async function readAdapterFolder(path: string, maxRank: number): Promise<AdapterFolder> {
   const folder = resolve(path);
   try {
+    for (const name of [CONFIG, WEIGHTS]) await checkFile(join(folder, name));
     // Before a byte is read: the config is read as a whole, and hashing what is too large takes as long as it is.
     const sizes = await Promise.all([CONFIG, WEIGHTS].map(async (name) => (await stat(join(folder, name))).size));
     const [configBytes = 0, weightBytes = 0] = sizes;
@@ -57,12 +60,14 @@ export async function readAdapterFolder(path: string, maxRank: number): Promise<
     const digest = createHash('sha256').update(files.map(({ sha256 }) => sha256).join('\n'));
     return { digest: digest.digest('hex'), rank, files };
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
+    const { code, syscall, message } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR') {
       throw invalid('lora_path', `must be a folder on the relay's disk with ${CONFIG} and ${WEIGHTS}.`);
     }
-    if (error instanceof CheckpointError || error instanceof RangeError)
-      throw invalid('lora_path', `holds what is not served: ${error.message}.`);
+    if (error instanceof CheckpointError || error instanceof ModelError || error instanceof RangeError)
+      throw invalid('lora_path', `holds what is not served: ${message}.`);
+    if (syscall !== undefined || code === 'ERR_INVALID_ARG_VALUE')
+      throw invalid('lora_path', `can't be read: ${message}.`);
     throw error;
   }
 }

@@ -40,8 +40,8 @@ function filesDifference(next: ServedModel, served: ServedModel): string | undef
     if (!isDeepStrictEqual(next[said], served[said]))
       return `${name} ${shown(next[said])}, and what is served ${shown(served[said])}`;
   }
-  if (next.task !== served.task || !isDeepStrictEqual(next.vectors, served.vectors))
-    return 'files that make its vectors in another way';
+  const vectorsOf = ({ task, vectors, pooling }: ServedModel) => [task, vectors, pooling];
+  if (!isDeepStrictEqual(vectorsOf(next), vectorsOf(served))) return 'files that make its vectors in another way';
   const [own, other] = [next.tokenizerHashes, served.tokenizerHashes];
   const names = [...new Set([...Object.keys(other), ...Object.keys(own)])].sort();
   const file = names.find((name) => own[name] !== other[name]);

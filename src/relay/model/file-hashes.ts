@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { PIECE_BYTES } from '../../checkpoint/manifest.ts';
+import { checkFile } from './check-file.ts';
 import { ModelError } from './model-error.ts';
 import { replaceFile } from './replace-file.ts';
 
@@ -25,6 +26,7 @@ export async function hashFile(
   cache?: string,
   onProgress: (doneBytes: number, totalBytes: number) => void = () => {},
 ): Promise<FileHashes> {
+  await checkFile(path);
   const file = await open(path);
   try {
     const stats = await file.stat({ bigint: true });

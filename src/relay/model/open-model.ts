@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import type { ManifestQuantisation } from '../../checkpoint/manifest.ts';
 import { describeModel, type ServedModel } from '../served-model.ts';
 import { cacheDir } from './cache-dir.ts';
+import { checkFile } from './check-file.ts';
 import { type FileHashes, hashFile } from './file-hashes.ts';
 import { writeGgufFolder } from './gguf-folder.ts';
 import { Hub } from './hub.ts';
@@ -55,11 +56,15 @@ async function openFolder(folder: string, name: string, opening: Opening, hubUrl
   return describeModel({ name, folder, paths, quantisation: opening.quantisation ?? 'none', hubUrl }, hasher(opening));
 }
 
-function textOf(path: string): Promise<string | undefined> {
-  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return undefined;
+async function textOf(path: string): Promise<string | undefined> {
+  try {
+    await checkFile(path);
+    return await readFile(path, 'utf8');
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR') return undefined;
     throw error;
-  });
+  }
 }
 
 /** Nodes take all from the .gguf itself; the files made of it are the gateway's. */

@@ -36,10 +36,11 @@ export async function openWeights(
   const path = resolve(diskPath);
   const next = await read(path, served, options).catch((error: unknown) => {
     options.signal.throwIfAborted();
-    const { syscall, message } = error as NodeJS.ErrnoException;
+    const { code, syscall, message } = error as NodeJS.ErrnoException;
     if (error instanceof ModelError || error instanceof CheckpointError || error instanceof RangeError)
       throw invalid('disk_path', `holds what is not served: ${message}.`);
-    if (syscall !== undefined) throw invalid('disk_path', `can't be read: ${message}.`);
+    if (syscall !== undefined || code === 'ERR_INVALID_ARG_VALUE')
+      throw invalid('disk_path', `can't be read: ${message}.`);
     throw error;
   });
   const difference = differenceOf(next, served);
@@ -54,8 +55,9 @@ async function read(path: string, served: ServedModel, options: OpenWeightsOptio
   const opening = { ...options, cache: options.cache ?? cacheDir() };
   if (!path.endsWith('.safetensors') || !(await stat(path)).isFile())
     return openModel(path, { ...opening, name, quantisation });
+  // What lies in a folder of its own isn't the model's weights, but of what its vectors go through.
   const kept = Object.entries(served.paths).filter(
-    ([file]) => !/\.(safetensors|gguf)$/.test(file) && file !== SAFETENSORS_INDEX,
+    ([file]) => !/^[^/]+\.(safetensors|gguf)$/.test(file) && file !== SAFETENSORS_INDEX,
   );
   const paths = { ...Object.fromEntries(kept), [WEIGHTS]: path };
   return describeModel({ name, folder, paths, quantisation }, hasher(opening));
