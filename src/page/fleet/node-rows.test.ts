@@ -31,6 +31,16 @@ test('of an operator’s list, each node is a row, with its load where it serves
   expect(gone).toMatchObject({ nodeId: 'b', usage: undefined, waiting: undefined, running: 3, heardMs: 8_000 });
 });
 
+test('a node that keeps no KV has no use of it', () => {
+  const nodes = [{ state: Node_State.SERVING, poolTokens: 512, usedTokens: 9, precision: 'exact', kvType: 'f32' }];
+  const listed = create(ListNodesResponseSchema, { nowMs: 0, nodes });
+  const load = (kvCacheGb: number) => [create(SchedulerLoadSchema, { memory: { weightGb: 1, kvCacheGb } })];
+  for (const seen of [listed, undefined])
+    expect(poolUsage(nodeRows(load(0), seen)), seen ? 'an operator' : 'a client').toBeUndefined();
+  expect(nodeRows(load(0), listed)).toMatchObject([{ form: 'exact' }]);
+  expect(nodeRows(load(1), listed)).toMatchObject([{ form: 'exact, f32 KV', usage: 9 / 512 }]);
+});
+
 test('KV in use is of all pools that are known, a large one counting for more', () => {
   const nodes = [
     { rank: 0, state: Node_State.SERVING, poolTokens: 300, usedTokens: 30 },

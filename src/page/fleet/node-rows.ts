@@ -29,7 +29,7 @@ export interface NodeRow {
   readonly throughput: number | undefined;
   /** Parts in [0, 1]. */
   readonly usage: number | undefined;
-  /** Tokens of its KV pool; 0: not known. */
+  /** Tokens of its KV pool, or that an encoder holds at once; 0: not known. */
   readonly poolTokens: number;
   readonly hitRate: number | undefined;
   readonly tokens: number | undefined;
@@ -62,7 +62,7 @@ function rowOfLoad(load: SchedulerLoad): NodeRow {
     maxRunning: load.maxRunningRequests,
     waiting: load.numWaitingReqs,
     throughput: told ? load.genThroughput : undefined,
-    usage: told ? load.tokenUsage : undefined,
+    usage: told && keepsKv(load) ? load.tokenUsage : undefined,
     poolTokens: load.maxTotalNumTokens,
     // Of a node that has found nothing yet it is 0 as well.
     hitRate: told && load.cacheHitRate > 0 ? load.cacheHitRate : undefined,
@@ -77,7 +77,7 @@ function rowOfNode(node: Node, load: SchedulerLoad | undefined, nowMs: number): 
     nodeId: node.nodeId,
     adapter: node.adapter || undefined,
     software: node.software,
-    form: `${node.precision}, ${node.kvType} KV`,
+    form: keepsKv(load) ? `${node.precision}, ${node.kvType} KV` : node.precision,
     state: node.state,
     hidden: node.hidden === true,
     trusted: node.trusted,
@@ -87,13 +87,18 @@ function rowOfNode(node: Node, load: SchedulerLoad | undefined, nowMs: number): 
     waiting: load?.numWaitingReqs,
     speed: node.sampleTokensPerSecond,
     throughput: told.genThroughput,
-    usage: told.usedTokens === undefined ? undefined : told.usedTokens / node.poolTokens,
+    usage: told.usedTokens === undefined || !keepsKv(load) ? undefined : told.usedTokens / node.poolTokens,
     poolTokens: node.poolTokens,
     hitRate: told.cacheHitRate,
     tokens: Number(node.tokens),
     attachedMs: nowMs - node.attachedAtMs,
     heardMs: nowMs - node.heardAtMs,
   };
+}
+
+/** What makes vectors has no KV from one step to the next. */
+function keepsKv(load: SchedulerLoad | undefined): boolean {
+  return load?.memory?.kvCacheGb !== 0;
 }
 
 export type SortKey = keyof Pick<

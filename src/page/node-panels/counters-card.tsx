@@ -6,7 +6,8 @@ export function CountersCard() {
   if (!counters.value) return null;
   const { genThroughput, tokensMade, requestsTaken, uptimeMs, running, waiting } = counters.value;
   const makes = facts.value === undefined || facts.value.task === 'generate';
-  const { usedTokens, maxTokens, cachedTokens, cacheHitRate, gpuBytes, kvBytes, gpuShare } = counters.value;
+  const { usedTokens, maxTokens, cachedTokens, cacheHitRate, gpuBytes, kvBytes, gpuShare, lora, speculation } =
+    counters.value;
   return (
     <section class="card" aria-labelledby="counters-title">
       <h2 id="counters-title">Served since it joined</h2>
@@ -54,6 +55,22 @@ export function CountersCard() {
           <>
             <dt>Prefix cache</dt>
             <dd>{percent(cacheHitRate)} of the last prompts' tokens found</dd>
+          </>
+        )}
+        {speculation !== undefined && speculation.drafted > 0 && (
+          <>
+            <dt>Drafts</dt>
+            <dd data-counter="drafts">
+              {count(speculation.accepted)} of {count(speculation.drafted)} guessed tokens were right
+            </dd>
+          </>
+        )}
+        {lora !== undefined && (
+          <>
+            <dt>LoRA</dt>
+            <dd data-counter="adapters">
+              {lora.adapters.length} of {lora.slots} adapters loaded
+            </dd>
           </>
         )}
         <dt>GPU memory</dt>
