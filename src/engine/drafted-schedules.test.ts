@@ -2,6 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { Random } from '../gpu/testing/random.ts';
 import { CpuRunner } from '../model/cpu-runner.ts';
+import { randomAdapter } from '../model/testing/random-adapter.ts';
+import type { LoraFiles } from './lora-adapters.ts';
 import { type Drafter, NgramDrafts } from './ngram-drafts.ts';
 import type { EngineRequest } from './request.ts';
 import { TINY, VOCAB } from './testing/any-request.ts';
@@ -17,6 +19,13 @@ function following(known: readonly (readonly number[])[], ids: readonly number[]
   const whole = known.find((one) => one.length > ids.length && ids.every((id, i) => one[i] === id));
   return whole ? whole.slice(ids.length, ids.length + most) : [];
 }
+
+/** One of all modules, and one of few. */
+const ADAPTERS: readonly LoraFiles[] = [
+  { id: 'all', ...randomAdapter(1, TINY.config, { rank: 4 }) },
+  { id: 'few', ...randomAdapter(2, TINY.config, { rank: 1, targets: ['v_proj', 'down_proj'], size: 1 }) },
+];
+const ROOM = { most: ADAPTERS.length, maxRank: 4 };
 
 const drafted = (ids: readonly number[]) => (ids.length === 0 ? undefined : { ids, match: 2 });
 type NewDrafter = (known: readonly (readonly number[])[], random: Random) => Drafter;
@@ -44,33 +53,53 @@ const DRAFTERS: Record<string, NewDrafter> = {
 test.each(Object.keys(DRAFTERS))(
   'random schedules with drafts %s: each sample has what it has alone, without',
   async (name) => {
-    const open = () => CpuRunner.load(TINY.checkpoint, TINY.config, { ...RUNNER_OPTIONS, windows: [WINDOW[name]] });
-    const alone = outcomesAlone(open, LIMITS, ID_GRAMMARS);
+    const open = () =>
+      CpuRunner.load(TINY.checkpoint, TINY.config, {
+        ...{ ...RUNNER_OPTIONS, windows: [WINDOW[name]], adapters: ROOM },
+      });
+    const alone = outcomesAlone(open, LIMITS, ID_GRAMMARS, ADAPTERS);
     const reached = nothingReached();
     const counts = { drafts: 0, drafted: 0, accepted: 0 };
-    const property = fc.asyncProperty(anySchedule(undefined, 2), fc.nat(), async (schedule, seed) => {
-      const random = new Random(seed);
-      const drafts = async (jobs: readonly EngineRequest[]) => {
-        const known: number[][] = [];
-        for (const job of jobs) {
-          for (const { index } of job.samples) known.push([...job.inputIds, ...(await alone(job, index)).ids]);
-        }
-        return new GivenDrafts(
-          () => DRAFTERS[name]!(known, random),
-          () => random.integer(0, 16),
+    const property = fc.asyncProperty(
+      anySchedule(
+        undefined,
+        2,
+        ADAPTERS.map(({ id }) => id),
+      ),
+      fc.nat(),
+      async (schedule, seed) => {
+        const random = new Random(seed);
+        const drafts = async (jobs: readonly EngineRequest[]) => {
+          const known: number[][] = [];
+          for (const job of jobs) {
+            for (const { index } of job.samples) known.push([...job.inputIds, ...(await alone(job, index)).ids]);
+          }
+          return new GivenDrafts(
+            () => DRAFTERS[name]!(known, random),
+            () => random.integer(0, 16),
+          );
+        };
+        let given: GivenDrafts | undefined;
+        await runSchedule(
+          schedule,
+          open,
+          alone,
+          reached,
+          ID_GRAMMARS,
+          async (jobs) => (given = await drafts(jobs)),
+          ADAPTERS,
         );
-      };
-      let given: GivenDrafts | undefined;
-      await runSchedule(schedule, open, alone, reached, ID_GRAMMARS, async (jobs) => (given = await drafts(jobs)));
-      for (const what of ['drafts', 'drafted', 'accepted'] as const) counts[what] += given!.counts[what];
-    });
-    await fc.assert(property, { numRuns: RUNS, endOnFailure: true, ...(LONG ? {} : { seed: 3 }) });
+        for (const what of ['drafts', 'drafted', 'accepted'] as const) counts[what] += given!.counts[what];
+      },
+    );
+    await fc.assert(property, { numRuns: RUNS, endOnFailure: true, ...(LONG ? {} : { seed: 7 }) });
     // Wrong for its own sequence; another of the same prompt may go on so.
     if (name === 'that are always wrong') expect(counts.accepted).toBeLessThanOrEqual(counts.drafted / 100);
     // A few schedules may happen to have nothing of a kind.
     expect(reached.draftedSteps).toBeGreaterThan(LONG ? RUNS : 0);
     if (!LONG) return;
     expect(reached.maskedDrafts).toBeGreaterThan(0);
+    expect(reached.adapted).toBeGreaterThan(RUNS / 4);
     if (name === 'that know what comes') expect(counts.accepted).toBeGreaterThan(counts.drafted / 2);
   },
   1_800_000,

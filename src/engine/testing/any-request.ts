@@ -61,8 +61,8 @@ export const anyIdConstraint = fc
       .map((fault): Constraint => ({ kind: 'regex', text: JSON.stringify({ ...automaton, fault }) })),
   );
 
-/** A request as an act of a schedule asks for it, and how many of its tokens were made elsewhere. */
-export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>, constrained: number) =>
+/** A request as an act of a schedule asks for it, with one of `adapters` or none, and how many of its tokens were made elsewhere. */
+export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>, constrained: number, adapters: readonly string[]) =>
   fc.record({
     prompt: anyPrompt,
     embedsSeed: seldom(fc.nat(), 1, 8),
@@ -84,15 +84,17 @@ export const anyRequest = (anyConstraint: fc.Arbitrary<Constraint>, constrained:
     hiddenStates: fc.constantFrom(false, false, false, false, true),
     constraint: seldom(anyConstraint, constrained),
     emitted: fc.constantFrom(0, 0, 0, 0, 6),
+    loraId: fc.constantFrom(undefined, ...adapters),
   });
 export type AskedRequest = ReturnType<typeof anyRequest> extends fc.Arbitrary<infer T> ? T : never;
 
 export function requestOf(jobId: bigint, asked: AskedRequest): EngineRequest {
-  const { prompt, embedsSeed, maxNewTokens, n, credit, logprobStart, emitted: _, ...rest } = asked;
+  const { prompt, embedsSeed, maxNewTokens, n, credit, logprobStart, emitted: _, loraId, ...rest } = asked;
   const embeds = embedsSeed === undefined ? undefined : new Random(embedsSeed).normals(prompt.length * HIDDEN, 1);
   return request(jobId, prompt, {
     ...rest,
     ...(embeds === undefined ? {} : { inputEmbeds: embeds }),
+    ...(loraId === undefined ? {} : { loraId }),
     maxNewTokens,
     logprobStart: logprobStart === undefined ? undefined : Math.min(logprobStart, prompt.length),
     sampling: sampling({

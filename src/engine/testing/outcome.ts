@@ -1,6 +1,7 @@
 import type { Runner } from '../../model/runner.ts';
 import type { EngineLimits } from '../engine-options.ts';
 import type { Grammars } from '../grammars.ts';
+import type { LoraFiles } from '../lora-adapters.ts';
 import type { EngineRequest } from '../request.ts';
 import { TINY_TOKENS } from './any-request.ts';
 import { GatedRunner } from './gated-runner.ts';
@@ -51,8 +52,13 @@ export function cutLike(whole: Outcome, { ids, input, output }: SampleResult): P
   };
 }
 
-/** What a sample of a request brings when nothing else runs on `open`'s runner. */
-export function outcomesAlone(open: () => Promise<Runner>, limits: EngineLimits, grammars: Grammars) {
+/** What a sample of a request brings when nothing else runs on `open`'s runner, with `adapters`. */
+export function outcomesAlone(
+  open: () => Promise<Runner>,
+  limits: EngineLimits,
+  grammars: Grammars,
+  adapters: readonly LoraFiles[] = [],
+) {
   const known = new Map<string, Promise<Outcome>>();
   return (asked: EngineRequest, index: number): Promise<Outcome> => {
     const key = JSON.stringify({ ...asked, jobId: 0, samples: index }, (_, value) => {
@@ -68,6 +74,7 @@ export function outcomesAlone(open: () => Promise<Runner>, limits: EngineLimits,
       await runner.openForGood();
       const quietLimits = { ...limits, prefixCache: false, stepsInFlight: 1 };
       const quiet = new Served(runner, TINY_TOKENS, quietLimits, { grammars });
+      for (const adapter of adapters) await quiet.engine.lora.load(adapter);
       // The first sample tells the prompt's logprobs.
       const logprobStart = index === asked.samples[0]!.index ? asked.logprobStart : undefined;
       const samples = [{ index, credit: 1_000_000, emittedIds: [] }];

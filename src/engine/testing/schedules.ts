@@ -5,6 +5,7 @@ import { MAX_DRAFT, type Runner } from '../../model/runner.ts';
 import { MAX_REPEAT } from '../../model/step-metadata.ts';
 import type { EngineLimits } from '../engine-options.ts';
 import type { Grammars } from '../grammars.ts';
+import type { LoraFiles } from '../lora-adapters.ts';
 import type { Constraint, EngineRequest, RequestedSample } from '../request.ts';
 import type { Speculating } from '../speculation.ts';
 import {
@@ -40,8 +41,7 @@ export const LIMITS: EngineLimits = {
 /** Positions that a sequence goes on by in one step. */
 const MOST_CHUNK = Math.max(LIMITS.prefillRows, MAX_REPEAT, MAX_DRAFT + 1);
 
-const anySubmit = (anyConstraint: fc.Arbitrary<Constraint>, constrained: number) =>
-  fc.record({ submit: anyRequest(anyConstraint, constrained) });
+const anySubmit = (...asked: Parameters<typeof anyRequest>) => fc.record({ submit: anyRequest(...asked) });
 
 const anyAct = (submit: ReturnType<typeof anySubmit>) =>
   fc.oneof(
@@ -60,9 +60,13 @@ function anyActs(submit: ReturnType<typeof anySubmit>) {
 
 /**
  * Arrivals, aborts, credits, long prompts and small pools, in any order, on a device that stands still in between.
- * `constrained` of `constrained` + 4 requests have a constraint.
+ * `constrained` of `constrained` + 4 requests have a constraint, some name one of `adapters`.
  */
-export const anySchedule = (anyConstraint: fc.Arbitrary<Constraint> = anyIdConstraint, constrained = 1) =>
+export const anySchedule = (
+  anyConstraint: fc.Arbitrary<Constraint> = anyIdConstraint,
+  constrained = 1,
+  adapters: readonly string[] = [],
+) =>
   fc.record({
     // Small pools more often than not: there, sequences have to give way.
     blocks: fc.oneof(
@@ -70,7 +74,7 @@ export const anySchedule = (anyConstraint: fc.Arbitrary<Constraint> = anyIdConst
       { weight: 1, arbitrary: fc.integer({ min: 6, max: MOST_BLOCKS }) },
     ),
     windowBlocks: fc.integer({ min: 3, max: 18 }),
-    acts: anyActs(anySubmit(anyConstraint, constrained)),
+    acts: anyActs(anySubmit(anyConstraint, constrained, adapters)),
     limits: fc.record({
       policy: fc.constantFrom('lpm' as const, 'fcfs' as const, 'priority' as const),
       stepsInFlight: fc.integer({ min: 1, max: 3 }),
@@ -100,10 +104,11 @@ export interface Reached {
   maskedSteps: number;
   draftedSteps: number;
   maskedDrafts: number;
-  /** Samples that ended with something told of each kind, or a constraint met. */
+  /** Samples that ended with something told of each kind, a constraint met, or an adapter. */
   prompts: number;
   hiddenStates: number;
   constrained: number;
+  adapted: number;
   takenOver: number;
 }
 
@@ -119,6 +124,7 @@ export function nothingReached(): Reached {
     prompts: 0,
     hiddenStates: 0,
     constrained: 0,
+    adapted: 0,
     takenOver: 0,
   };
 }
@@ -143,7 +149,7 @@ async function partlyMade(asked: EngineRequest, emitted: number, alone: Alone): 
 /**
  * Runs a schedule and checks it: every block has one owner after each act, each sample ends with the ids, and with what
  * is told of them, that it has alone, aborted ones with a beginning of it, and every block and matcher comes back. `drafts`: who
- * drafts, once what the requests are is known.
+ * drafts, once what the requests are is known; `adapters`: what requests may name.
  */
 export async function runSchedule(
   { blocks, windowBlocks, acts, limits, most, delays, maskPatienceMs }: Schedule,
@@ -152,6 +158,7 @@ export async function runSchedule(
   reached: Reached,
   inner: Grammars = ID_GRAMMARS,
   drafts: (jobs: readonly EngineRequest[]) => Promise<Speculating | undefined> = async () => undefined,
+  adapters: readonly LoraFiles[] = [],
 ): Promise<void> {
   // Before anything else runs: what is alone may run on the same runner.
   const jobs: EngineRequest[] = [];
@@ -168,6 +175,7 @@ export async function runSchedule(
   });
   const busy = new Served(gated, TINY_TOKENS, { ...LIMITS, ...limits }, { grammars, maskPatienceMs, speculation });
   const { engine } = busy;
+  for (const adapter of adapters) await engine.lora.load(adapter);
   gated.beforeStep = (batch) => {
     checkWindows(engine.scheduler, MOST_CHUNK);
     if (runner instanceof CpuRunner) spoilFree(engine.scheduler, runner, batch);
@@ -248,5 +256,6 @@ function count(reached: Reached, job: EngineRequest, { input, output, end }: Sam
   if (input.logprobs.length > 0) reached.prompts++;
   if (output.hiddenStates.length > 0) reached.hiddenStates++;
   if (job.constraint && end.reason === 'stop') reached.constrained++;
+  if (job.loraId !== undefined) reached.adapted++;
   if (job.samples.some(({ emittedIds }) => emittedIds.length > 0)) reached.takenOver++;
 }
