@@ -12,8 +12,8 @@
 //   step    metadata; rows = step[0]
 //   shrunk  [rows, splits, modules * maxRankWords] vec4 of low-rank-shrink.wgsl; its splits are added in order
 //   b       [slots, maxRankWords, outputWords, 4] vec4: of four outputs four columns j, one after the other. A module has
-//           2 ⌈outputs / 8⌉ words, zero past its last output, and of columns that an adapter hasn't. Of ROTATE rows i and i + half of each 2 half belong together:
-//           four pairs are a word of firsts and one of seconds
+//           2 ⌈outputs / 8⌉ words, zero past its last output, and of columns that an adapter hasn't. Of ROTATE rows i and
+//           i + half of each 2 half belong together: four pairs are a word of firsts and one of seconds
 //   counts  [slots, modules] u32: columns of a module's B that its adapter has
 //   output  ADD: [rows, stride] f32, modules one behind the other. GATE: the same of columns. ROTATE: [rows, heads, 2 half]
 //   tiles   [rows, tilesStride] f32 in the order of src/gpu/pair-order.ts, of GATE from pair 0 on; of ROTATE pairs of module m

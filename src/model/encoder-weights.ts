@@ -55,8 +55,10 @@ export interface EncoderWeights {
   readonly bytes: number;
 }
 
-/** Loads what `names` has, matrices of floats quantised as `quantisation` says; `onRead` is told the bytes that have come and how many
- * there will be. Throws CheckpointError or AllocationError. */
+/**
+ * Loads what `names` has, and products of `modules` behind it, matrices of floats of the former quantised as `quantisation` says;
+ * `onRead` is told the bytes of the former that have come, and how many there will be. Throws CheckpointError or AllocationError.
+ */
 export async function loadEncoderWeights(
   gpu: Gpu,
   checkpoint: Checkpoint,
