@@ -1,7 +1,7 @@
 /** The latest so many steps count. */
 const MEMORY_STEPS = 64;
 /** Fewer say nothing: the first have yet to find out how many of them a readback takes. */
-const LEAST_STEPS = 48;
+const LEAST_STEPS = 128;
 
 interface Speed {
   ms: number;

@@ -58,7 +58,7 @@ describe('what drafts may lose', () => {
 /** Two sequences; steps of more rows take `rowMs` for each. */
 function speculating(rowMs: number): Speculation {
   const speculation = new Speculation();
-  for (let i = 0; i < 100; i++) {
+  for (let i = 0; i < 200; i++) {
     speculation.planned(false);
     speculation.measured({ ...ROWS, draftRows: 0, steps: 1, tokens: 2, ms: PLAIN_MS });
   }
