@@ -66,6 +66,7 @@ test.each([
   [['relay', '--max-queued', '-1']],
   [['relay', '--max-queued', '1.5']],
   [['relay', '--ranks', '0']],
+  [['relay', '--max-lora-rank', '0']],
   [['start', '--ranks', '1025']],
   [['relay', '--schedule-policy', 'lifo']],
   [['start', 'surplus']],

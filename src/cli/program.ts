@@ -15,6 +15,7 @@ import {
   parseGeneration,
   parseHostPort,
   parsePort,
+  parsePositive,
   parsePositiveDuration,
   parseRanks,
   parseShare,
@@ -204,7 +205,7 @@ function withRelayFlags(command: Command): Command {
     .option('--audit-share <share>', 'part of the samples that a second node scores; 0: none', parseShare, 0.02)
     .addOption(many('--lora <name=folder>', 'a LoRA adapter to begin with, in the form of PEFT'))
     .option('--max-loras <n>', 'LoRA adapters that nodes keep room for; at least those of --lora', parseCount, 0)
-    .option('--max-lora-rank <n>', 'the highest rank that one may have', parseCount, 64);
+    .option('--max-lora-rank <n>', 'the highest rank that one may have', parsePositive, 64);
   return withConfig(withTrustFlags(command));
 }
 

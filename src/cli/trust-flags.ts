@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Role } from '../relay/auth/roles.ts';
 import type { RelayOptions } from '../relay/options.ts';
-import { parsePositiveDuration } from './values.ts';
+import { parsePositive, parsePositiveDuration } from './values.ts';
 
 /** The flags of who may reach what, and how much of it. */
 export interface TrustFlags {
@@ -36,13 +36,6 @@ const MIB = 1024 * 1024;
 /** Several of a flag, or several in one, between commas. */
 function list(text: string, before: readonly string[]): readonly string[] {
   return [...before, ...text.split(',').map((one) => one.trim())].filter((one) => one !== '');
-}
-
-function parsePositive(text: string): number {
-  if (!/^\d+$/.test(text) || Number(text) < 1 || Number(text) > 0x7fff_ffff) {
-    throw new InvalidArgumentError('it must be a whole number from 1 to 2147483647.');
-  }
-  return Number(text);
 }
 
 /** `65536`, `64KiB` or `8MiB`, in bytes. */

@@ -81,6 +81,13 @@ export function parseCount(text: string): number {
   return Number(text);
 }
 
+export function parsePositive(text: string): number {
+  if (!/^\d+$/.test(text) || Number(text) < 1 || Number(text) > 0x7fff_ffff) {
+    throw new InvalidArgumentError('it must be a whole number from 1 to 2147483647.');
+  }
+  return Number(text);
+}
+
 export function parseRanks(text: string): number {
   if (!/^\d{1,4}$/.test(text) || Number(text) < 1 || Number(text) > MAX_NODES) {
     throw new InvalidArgumentError(`it must be a whole number from 1 to ${MAX_NODES}.`);
