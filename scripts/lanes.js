@@ -3,12 +3,17 @@ import { createInterface } from 'node:readline';
 
 /**
  * Projects that run beside the others: a browser's tests mostly wait, the others compute. Chaos and the Fleet view wait
- * most, so that their minutes are none of the whole; in the long tier it computes too.
+ * most and have time for a second device's tests, so that their minutes are none of the whole; in the long tier chaos
+ * computes too.
  * @param {boolean} long
  */
 export function lanesOf(long) {
-  const browsers = long ? [['e2e', 'chaos', 'fleet']] : [['e2e'], ['chaos', 'fleet']];
-  return [...browsers, ['unit', 'gpu', 'gpu-default-limits']];
+  return long
+    ? [
+        ['e2e', 'chaos', 'fleet'],
+        ['unit', 'gpu', 'gpu-default-limits'],
+      ]
+    : [['e2e'], ['chaos', 'fleet', 'gpu-default-limits'], ['unit', 'gpu']];
 }
 
 /**
