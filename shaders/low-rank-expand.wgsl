@@ -22,7 +22,8 @@
 //   kv      [blocks, 2 (k, v), kvHeads, 16 tokens, 2 half]
 //
 // A thread has eight outputs of a row that share what shrinking left, of GATE eight pairs; neighbours have neighbouring words
-// of B. A template; prepend step.wgsl, of GATE activation.wgsl, and `const THREADS`.
+// of B. A template; prepend step.wgsl, of GATE activation.wgsl, `const THREADS` and `const THREAD_WORDS`, the words of B that a
+// thread has.
 struct Params {
   outputWords: u32,
   maxRankWords: u32,
@@ -287,15 +288,7 @@ fn main(
   @builtin(local_invocation_index) lane: u32,
 ) {
   let index = (group.y * groups.x + group.x) * THREADS + lane;
-  #if ADD
-  let threads = params.outputWords / 2u;
-  #end
-  #if ROTATE
-  let threads = params.outputWords / 2u;
-  #end
-  #if GATE
-  let threads = params.outputWords / 4u;
-  #end
+  let threads = params.outputWords / THREAD_WORDS;
   let row = index / threads;
   if (row >= step[STEP_ROWS]) {
     return;

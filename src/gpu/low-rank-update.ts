@@ -10,6 +10,7 @@ import { type LowRankSlots, outputWords, shrinkSplits, shrunkNumbers } from './l
 import { squaresWords } from './norm-input.ts';
 import type { BindingKind } from './pipeline-cache.ts';
 import { rowThreads } from './row-threads.ts';
+import { rowWords } from './row-words.ts';
 import { FIRST_TABLE_WORD } from './step-layout.ts';
 import { expandTemplate } from './template.ts';
 import { TILE_ROWS } from './weight-format.ts';
@@ -85,12 +86,12 @@ export class LowRankUpdate {
       throw new RangeError(`${label}: outputs in pairs ${half} apart, to ${finish.kind}`);
     const [shrink, expand] = await Promise.all([compileShrink(gpu), compileExpand(gpu, finish.kind)]);
     const { splits, splitWords } = shrinkSplits(slots.shape);
-    const [words, rankWords, modules] = [outputWords(slots.shape), Math.ceil(maxRank / 4), outputs.length];
+    const [words, rankWords, modules] = [outputWords(slots.shape), rowWords(maxRank), outputs.length];
     const normFields = [norm ? columns : 0, { f32: norm?.epsilon ?? 0 }, squaresWords(norm ? columns : 0)];
     const { fields, buffers } = finishParts(finish, outputs);
     const [shrinkGroup, expandGroup] = await Promise.all([
       shrink.bind(
-        [Math.ceil(columns / 4), splitWords, splits, modules, rankWords, ...normFields],
+        [rowWords(columns), splitWords, splits, modules, rankWords, ...normFields],
         [step, input, slots.a, slots.counts, norm?.squares ?? input, shrunk],
       ),
       expand.bind(
@@ -109,7 +110,7 @@ export class LowRankUpdate {
     tell(expandGroup, 'expand', allOutputs);
     return new LowRankUpdate([
       { kernel: shrink, group: shrinkGroup, threads: shrunkNumbers(slots.shape) / 4 },
-      { kernel: expand, group: expandGroup, threads: words / (finish.kind === 'gate' ? 4 : 2) },
+      { kernel: expand, group: expandGroup, threads: words / threadWords(finish.kind) },
     ]);
   }
 
@@ -143,6 +144,11 @@ const MORE_BINDINGS: Readonly<Record<LowRankFinish['kind'], readonly BindingKind
   rotate: ['read', 'read', 'write'],
 };
 
+/** Words of B that a thread of expanding has: two, of gate and up each. */
+function threadWords(kind: LowRankFinish['kind']): number {
+  return kind === 'gate' ? 4 : 2;
+}
+
 function compileExpand(gpu: Gpu, kind: LowRankFinish['kind']): Promise<Kernel> {
   const threads = rowThreads(gpu);
   const counts = {
@@ -154,7 +160,7 @@ function compileExpand(gpu: Gpu, kind: LowRankFinish['kind']): Promise<Kernel> {
   return Kernel.compile(gpu, {
     name: `low-rank-expand ${kind}`,
     code: [stepCode, ...(kind === 'gate' ? [activationCode] : []), expandTemplate(expandCode, counts)],
-    constants: { THREADS: threads },
+    constants: { THREADS: threads, THREAD_WORDS: threadWords(kind) },
     bindings: ['uniform', 'read', 'read', 'read', 'read', 'write', ...MORE_BINDINGS[kind]],
     threads,
   });

@@ -64,6 +64,7 @@ test.each([
   [{ hidden_act: 'silu' }, /hidden_act is "silu"/],
   [{ hidden_act: 'mish' }, /hidden_act is "mish"/],
   [{ is_decoder: true }, /is_decoder is true/],
+  [{ add_cross_attention: true }, /add_cross_attention is true/],
   [{ num_attention_heads: 5 }, /num_attention_heads is 5/],
   [{ num_attention_heads: 8 }, /not a multiple of 4/],
   [{ layer_norm_eps: 'small' }, /layer_norm_eps/],

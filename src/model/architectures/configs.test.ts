@@ -223,6 +223,14 @@ describe('norms, scales and biases', () => {
     expect(refusal('Phi3ForCausalLM', { attention_bias: true })).toMatch(/attention_bias is true; only false/);
   });
 
+  test('a key that other files have for the network that it always is may say that, and nothing else', () => {
+    expect(read('LlamaForCausalLM', { activation: 'swiglu' })).toEqual(read('LlamaForCausalLM'));
+    expect(refusal('LlamaForCausalLM', { activation: 'geglu' })).toMatch(
+      /activation is "geglu"; only "swiglu" is served/,
+    );
+    expect(refusal('Qwen3ForCausalLM', { ...TWO_KV, use_qk_norm: false })).toMatch(/use_qk_norm is false; only true/);
+  });
+
   test('pretraining_tp is refused where the reference would compute otherwise, not where it reads nothing of it', () => {
     expect(refusal('LlamaForCausalLM', { pretraining_tp: 2 })).toMatch(/pretraining_tp is 2; only 1 is served/);
     expect(read('SmolLM3ForCausalLM', { pretraining_tp: 2 })).toEqual(read('SmolLM3ForCausalLM'));
