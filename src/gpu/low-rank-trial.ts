@@ -28,7 +28,7 @@ export async function tryLowRank(trial: KernelTrial): Promise<void> {
     ),
   );
   const input = await trial.rows(x, COLUMNS);
-  /** Slots of such outputs, numbers as a product leaves them, and these with half of what adapters make of the input. */
+  /** Slots of such outputs, numbers as a product leaves them, and these with `scale` times what adapters make of the input. */
   const updated = async (outputs: readonly number[], scale: number, half?: number) => {
     const shape = { label: 'trial', columns: COLUMNS, outputs, maxRank: 6, slots: 2, half };
     const all = outputs.reduce((sum, count) => sum + count, 0);
