@@ -19,9 +19,9 @@ export class CurrentModel {
     return this.places;
   }
 
-  /** Nobody says that the files of another are at the URLs of the one before. */
+  /** Of another digest: nobody says that its files are at the URLs of the one before. */
   replace(model: ServedModel): void {
+    if (model.digest !== this.model.digest) this.places = [];
     this.model = model;
-    this.places = [];
   }
 }

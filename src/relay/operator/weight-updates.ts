@@ -51,7 +51,11 @@ export class WeightUpdates {
     this.busy = true;
     try {
       const next = await this.read(diskPath, signal);
-      if (next.digest === this.parts.served.now.digest) return 'These weights are served already.';
+      if (next.digest === this.parts.served.now.digest) {
+        // Byte for byte the same: only where they lie may be another, and what lay there before may go.
+        this.parts.served.replace(next);
+        return 'These weights are served already.';
+      }
       await this.drain(signal);
       // From here on it is done, whether or not whoever asked for it stays.
       return await this.loaded(this.serve(next));
