@@ -7,6 +7,8 @@ export const PROTOCOL_VERSION = 1;
 /** What a node said of itself when it attached. */
 export interface NodeFacts {
   readonly nodeId: string;
+  /** Of the model that it holds: what was served then. */
+  readonly modelDigest: string;
   readonly build: Build | undefined;
   readonly precision: 'exact' | 'fast';
   readonly kvType: 'f32' | 'f16';
@@ -61,6 +63,7 @@ export function readNodeFacts(request: AttachRequest, { digest, layers }: Wanted
   const { adapter } = request;
   return {
     nodeId: request.nodeId,
+    modelDigest: digest,
     build: request.build,
     precision,
     kvType,

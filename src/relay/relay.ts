@@ -101,9 +101,11 @@ async function startTrusted(options: RelayOptions, settings: RelaySettings, trus
       schedulePolicy: settings.schedulePolicy,
     },
     {
-      onLost(all) {
+      onLost(all, { facts }) {
         const jobs = audits.withoutAudits(all);
-        const interrupted = jobs.filter((job) => job.interrupted).length;
+        // At a switch of the weights no node is lost: what had begun is over, and the rest waits for the new ones.
+        const switched = facts.modelDigest !== current.now.digest;
+        const interrupted = switched ? 0 : jobs.filter((job) => job.interrupted).length;
         metrics.failedOver(interrupted);
         history.failedOver(interrupted);
         router.requeue(jobs);

@@ -34,3 +34,18 @@ test('weights that are served already are from then on those of the path named, 
   expect(idsOf((await collect(stream)).messages)).toEqual(outputOf(PROMPT, 8));
   expect([node.streamError, node.jobs.length]).toEqual([undefined, 1]);
 });
+
+test('what a node had taken on, and made no token of, is made of the new weights; no node was lost', async () => {
+  const on = await start({ updateDrainMs: 100 });
+  const node = await on.node({ manual: true });
+  const whole = collect(on.client.stream(SglangScheduler.method.generate, requestOf(PROMPT, { maxNewTokens: 8 })));
+  await node.until(() => node.jobs.length === 1);
+  // It has the command, and says so.
+  await node.report(true);
+  const updated = update(on, writeOtherWeights(join(home, 'other'), 5));
+  await node.until(() => node.streamError !== undefined);
+  await on.node();
+  expect(idsOf((await whole).messages)).toEqual(outputOf(PROMPT, 8));
+  await updated;
+  expect(await (await fetch(`${on.webUrl}/metrics`)).text()).toMatch(/^shoal:failovers_total\S* 0$/m);
+});
