@@ -6,8 +6,8 @@ import { randomCheckpoint } from './random-checkpoint.ts';
 
 /**
  * Weights of a model that says what comes next in a fixed round of ids 0 … `cycle` − 1, whatever its layers compute: what these add
- * to the stream is multiplied by 0, and the head's row of an id is the embedding of the one before it. Ids past the round are
- * embedded as those in it, so that it is come back to from any. As much work a row as any model of its shape, and how often it
+ * to the stream is multiplied by 0, and the head's row of an id is the embedding of the one before it. An id past the round
+ * is embedded as one in it, so that what follows it is in the round again. As much work a row as any model of its shape, and how often it
  * keeps to the round is set by the temperature. `config` has a head of its own.
  */
 export function copyingCheckpoint(name: string, config: ModelConfig, cycle: number): Checkpoint {

@@ -26,7 +26,7 @@ const COLUMNS: readonly (readonly [string, (load: SchedulerLoad) => string])[] =
   ['KV memory', ({ memory }) => (memory ? gigabytes(memory.kvCacheGb) : UNKNOWN)],
 ];
 
-/** Left out where no node has any. */
+/** Each is a column only where at least one node tells of it. */
 const COLUMNS_OF_SOME: typeof COLUMNS = [
   ['adapters', ({ lora }) => (lora ? `${lora.slotsUsed}/${lora.slotsTotal}` : UNKNOWN)],
   ['drafts right', ({ speculative }) => (speculative ? percent(speculative.acceptRate) : UNKNOWN)],
